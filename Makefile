@@ -1,0 +1,42 @@
+# `make demo` and `make test` set themselves up from nothing; a second call reuses what is there.
+
+PYTHON ?= python3
+BIN := .venv/bin
+BENCH := .venv-bench/bin
+
+.PHONY: demo test test-slow lint format bench clean
+
+demo: .venv/.ready
+	$(BIN)/python examples/demo.py
+
+test: .venv/.ready
+	$(BIN)/python -m pytest -n 2
+
+test-slow: .venv/.ready
+	$(BIN)/python -m pytest -n 2 -m slow
+
+lint: .venv/.ready
+	$(BIN)/ruff check
+	$(BIN)/ruff format --check
+	$(BIN)/basedpyright
+
+format: .venv/.ready
+	$(BIN)/ruff check --fix
+	$(BIN)/ruff format
+
+# Side by side with other libraries, in an environment of their own.
+bench: .venv-bench/.ready
+	$(BENCH)/python benchmarks/effective_draws.py
+
+.venv/.ready: pyproject.toml constraints.txt
+	$(PYTHON) -m venv .venv
+	$(BIN)/pip install --quiet --constraint constraints.txt --editable ".[test]"
+	touch $@
+
+.venv-bench/.ready: pyproject.toml constraints.txt
+	$(PYTHON) -m venv .venv-bench
+	$(BENCH)/pip install --quiet --constraint constraints.txt --editable ".[bench]"
+	touch $@
+
+clean:
+	rm -rf .venv .venv-bench out

@@ -1,0 +1,58 @@
+"""A Pyro model as a target. Pyro is an optional extra: `pip install ggmc[pyro]`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from ggmc.errors import BadInput
+from ggmc.target import Density
+
+
+def from_pyro(model: Callable[..., Any], *args: Any, **kwargs: Any) -> Density:
+    """The posterior of a Pyro model given its arguments, over the model's own latent names and supports.
+
+    Sites must be continuous and observed data fixed: discrete latents and subsampling plates are refused.
+
+    Example:
+        >>> import pyro, pyro.distributions as dist, torch, ggmc
+        >>> def model(y):
+        ...     mu = pyro.sample("mu", dist.Normal(0.0, 5.0))
+        ...     sigma = pyro.sample("sigma", dist.HalfNormal(2.0))
+        ...     pyro.sample("y", dist.Normal(mu, sigma).expand(y.shape).to_event(1), obs=y)
+        >>> ggmc.from_pyro(model, torch.tensor([1.2, 0.7, 1.9]))
+        Density(mu: (), sigma: (); d = 2)
+    """
+    try:
+        import pyro
+        from pyro import poutine
+    except ImportError as error:
+        raise ImportError("from_pyro needs Pyro: pip install ggmc[pyro]") from error
+
+    with torch.random.fork_rng(), pyro.validation_enabled(False):
+        torch.manual_seed(0)
+        prior = poutine.trace(model).get_trace(*args, **kwargs)
+    start: dict[str, Tensor] = {}
+    constraints: dict[str, Any] = {}
+    for name in prior.stochastic_nodes:
+        site: Any = prior.nodes[name]
+        if type(site["fn"]).__name__ == "_Subsample":
+            if site["fn"].subsample_size != site["fn"].size:
+                raise BadInput(f"the plate {name} subsamples its data at random: the density must see all of it")
+            continue
+        if site["fn"].support.is_discrete:
+            raise BadInput(f"the latent {name} is discrete ({site['fn']}): sum it out of the model first")
+        start[name] = site["value"].detach()
+        constraints[name] = site["fn"].support
+    if not start:
+        raise BadInput("the Pyro model has no latent variables: nothing to sample")
+
+    def log_prob(values: dict[str, Tensor]) -> Tensor:
+        with pyro.validation_enabled(False):
+            conditioned = poutine.condition(model, data=values)
+            return torch.as_tensor(poutine.trace(conditioned).get_trace(*args, **kwargs).log_prob_sum())
+
+    return Density(log_prob, start, constraints)

@@ -1,0 +1,206 @@
+"""Schemes: words over the letters O, B, A, and the trajectory each one spells.
+
+For a time t, with momentum m, position θ, mass M, friction γ, temperature T and guide g:
+
+    O   m ← e^(−γt) m + √((1 − e^(−2γt)) T) · M^½ ε,   ε ~ N(0, I)       friction and noise
+    B   m ← m − t · g(θ; ζ)                                              a kick
+    A   θ ← θ + t · M⁻¹ m                                                a drift
+
+Parentheses mark the part repeated `steps` times; without them the whole word is. A letter that stands n times in the
+repeated part gets t = h/n each time, and one that stands n times outside it gets t = steps·h/n: over a trajectory each
+letter acts for the time steps·h, so that γ always means the same loss per unit of time.
+
+Only kicks do work on the kinetic energy K(m) = ½ mᵀM⁻¹m that the Metropolis test must know of:
+
+    ΔK = −(t/2) · g · M⁻¹(m_before + m_after)
+
+O is reversible with respect to exp(−K/T), and A leaves K alone. A word that reads the same backwards can retrace its
+steps; no other word is accepted.
+
+Example:
+    >>> from ggmc.scheme import Scheme
+    >>> print(Scheme("OBABO").plan(steps=2))
+    outside the test O h; tested B h/2, A h, B h/2, O h, B h/2, A h, B h/2
+    >>> Scheme("O(ABA)O").plan(steps=10).gradients      # one gradient per step
+    10
+    >>> Scheme("OBA")
+    Traceback (most recent call last):
+    ...
+    ggmc.errors.NotExact: the word 'OBA' must read the same backwards: letter 1 is O, but letter 1 from the end is A
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import torch
+from torch import Tensor
+
+from ggmc.errors import BadInput, NotExact, require_count
+from ggmc.mass import Mass
+
+if TYPE_CHECKING:
+    from ggmc.guides import Field
+
+
+class Move(NamedTuple):
+    """One letter and the time it acts for, in units of the step size."""
+
+    letter: str
+    time: Fraction
+
+    def __str__(self) -> str:
+        top = "h" if self.time.numerator == 1 else f"{self.time.numerator}h"
+        return f"{self.letter} {top}" + (f"/{self.time.denominator}" if self.time.denominator > 1 else "")
+
+
+class Plan(NamedTuple):
+    """A trajectory spelt out: neighbouring equal letters are one move."""
+
+    outer: Fraction
+    """Time of the O's at the two ends. Each leaves the law invariant by itself, so they stand outside the test, where
+    the end of one trajectory and the start of the next are one O: a rejection does not undo a refreshment."""
+    moves: tuple[Move, ...]
+    gradients: int
+    """Gradients of one trajectory: kicks with no drift between them share one. Where a plan both starts and ends with a
+    kick and the guide is deterministic, the next trajectory starts with the last one's gradient and needs one fewer."""
+
+    def __str__(self) -> str:
+        outside = f"outside the test {Move('O', self.outer)}; " if self.outer else ""
+        return outside + "tested " + ", ".join(map(str, self.moves))
+
+
+@dataclass(frozen=True)
+class Scheme:
+    """A checked word."""
+
+    word: str
+
+    def __post_init__(self) -> None:
+        head, body, tail = _split(self.word)
+        letters = head + body + tail
+        for place, (front, back) in enumerate(zip(letters, reversed(letters), strict=True), start=1):
+            if front != back:
+                raise NotExact(
+                    f"the word {self.word!r} must read the same backwards: letter {place} is {front}, "
+                    f"but letter {place} from the end is {back}"
+                )
+        if not {"A", "B"} <= set(letters):
+            raise BadInput(f"the word {self.word!r} needs both a kick B and a drift A: without them nothing moves")
+        twice = sorted(set(head) & set(body))
+        if twice:
+            raise BadInput(
+                f"the word {self.word!r} has {twice[0]} both inside and outside the parentheses, so its time would "
+                "count twice: keep each letter on one side"
+            )
+
+    @property
+    def step(self) -> Scheme:
+        """The repeated part alone."""
+        return Scheme(_split(self.word)[1])
+
+    def plan(self, steps: int) -> Plan:
+        """The trajectory of `steps` steps."""
+        require_count("steps", steps)
+        return _plan(self.word, steps)
+
+
+def _split(word: str) -> tuple[str, str, str]:
+    """A word's parts before, inside and after the parentheses."""
+    for place, letter in enumerate(word, start=1):
+        if letter not in "OBA()":
+            raise BadInput(
+                f"unknown letter {letter!r} at place {place} of the word {word!r}: words are made of O, B, A and one "
+                "pair of parentheses"
+            )
+    parts = re.fullmatch(r"([OBA]*)\(([OBA]+)\)([OBA]*)", word)
+    if parts:
+        return parts[1], parts[2], parts[3]
+    if not re.fullmatch(r"[OBA]+", word):
+        raise BadInput(f"the word {word!r} must be letters with at most one pair of parentheses around some of them")
+    return "", word, ""
+
+
+@lru_cache(maxsize=256)
+def _plan(word: str, steps: int) -> Plan:
+    head, body, tail = _split(word)
+    inside = [Move(letter, Fraction(1, body.count(letter))) for letter in body] * steps
+    front, back = ([Move(x, Fraction(steps, (head + tail).count(x))) for x in part] for part in (head, tail))
+    moves: list[Move] = []
+    for move in [*front, *inside, *back]:
+        if moves and moves[-1].letter == move.letter:
+            move = Move(move.letter, moves.pop().time + move.time)
+        moves.append(move)
+    outer = Fraction(0)
+    if moves[0].letter == "O":
+        outer = moves[0].time + moves[-1].time
+        moves = moves[1:-1]
+    between_drifts = "".join(move.letter for move in moves).split("A")
+    return Plan(outer, tuple(moves), gradients=sum("B" in part for part in between_drifts))
+
+
+class State(NamedTuple):
+    """All chains at one moment, one row each."""
+
+    position: Tensor  # θ [chains, d]
+    momentum: Tensor  # m [chains, d]
+    potential: Tensor | None  # U(θ) [chains] float64, None while not known
+    gradient: Tensor | None  # g(θ) [chains, d] for the next kick, None while not known
+
+
+class Dynamics(NamedTuple):
+    """The constants of the motion."""
+
+    step_size: float  # h
+    friction: float  # γ
+    temperature: float  # T
+    mass: Mass  # M
+
+
+def run(
+    plan: Plan, state: State, dynamics: Dynamics, field: Field, tape: Sequence[Any], noise: Iterator[Tensor]
+) -> tuple[State, Tensor]:
+    """Carry out a plan's tested part: the end state and the work W of its kicks, [chains] float64.
+
+    A pure function of the state, the tape and the noise.
+    """
+    position, momentum, potential, gradient = state
+    velocity = dynamics.mass.velocity
+    entries = iter(tape)
+    work = torch.zeros(len(position), dtype=torch.float64, device=position.device)
+    for letter, time in plan.moves:
+        t = float(time) * dynamics.step_size
+        if letter == "O":
+            momentum = refresh(momentum, dynamics.friction * t, dynamics, noise)
+        elif letter == "B":
+            if gradient is None:
+                gradient, potential = field(position, next(entries))
+            kicked = momentum - t * gradient
+            work += -(t / 2) * (gradient * velocity(momentum + kicked)).sum(-1, dtype=torch.float64)
+            momentum = kicked
+        else:
+            position = position + t * velocity(momentum)
+            potential, gradient = None, None
+    if not field.deterministic:
+        gradient = None  # the next trajectory reads a tape of its own
+    return State(position, momentum, potential, gradient), work
+
+
+def refresh(momentum: Tensor, lost: float, dynamics: Dynamics, noise: Iterator[Tensor]) -> Tensor:
+    """The letter O, with `lost` = γt. Where there is no friction it draws no noise; infinite friction forgets all."""
+    if lost == 0:
+        return momentum
+    scale = math.sqrt(-math.expm1(-2 * lost) * dynamics.temperature)
+    return math.exp(-lost) * momentum + scale * dynamics.mass.colour(next(noise))
+
+
+def normals(like: Tensor, generator: torch.Generator) -> Iterator[Tensor]:
+    """Standard normal noise in the shape of `like`, for as long as it is asked for."""
+    while True:
+        yield torch.randn(like.shape, generator=generator, dtype=like.dtype, device=like.device)

@@ -1,0 +1,71 @@
+"""The trajectory's length: read off the chains' own paths.
+
+While warm-up runs, the positions along each path are kept. From them, for every number of steps n, comes the lag-one
+autocorrelation ρ(n) a chain would have had with trajectories of that length, rejections included: for each coordinate
+and for its square (a path that ends opposite to where it began decorrelates the one and not the other). A chain with
+lag-one autocorrelation ρ needs about (1+ρ)/(1−ρ) draws for one effective draw, each of n gradients; the length to take
+is the one whose worst coordinate is cheapest. Lengths are drawn from a range around it, and ρ is averaged over that.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import deque
+from collections.abc import Iterable
+
+import torch
+from torch import Tensor
+
+WATCHED = 128  # coordinates looked at; more cost memory and teach little
+MEMORY = 64 * 2**20  # bytes of paths kept, the latest
+SPREAD = 0.25  # lengths are drawn from n ± n/4
+LONGEST = 1024  # steps
+
+
+class Paths:
+    """The paths of one window."""
+
+    def __init__(self, kept: Iterable[tuple[Tensor, Tensor]] = ()) -> None:
+        self.kept = deque(kept)
+        self._bytes = sum(positions.nbytes + acceptances.nbytes for positions, acceptances in self.kept)
+
+    def add(self, positions: Tensor, acceptances: Tensor) -> None:
+        """One path of every chain: [n + 1, chains, d] positions and [n + 1, chains] acceptance probabilities."""
+        stride = math.ceil(positions.shape[-1] / WATCHED)
+        kept = (positions[..., ::stride].float(), acceptances.float())
+        self.kept.append(kept)
+        self._bytes += kept[0].nbytes + kept[1].nbytes
+        while self._bytes > MEMORY and len(self.kept) > 1:
+            old = self.kept.popleft()
+            self._bytes -= old[0].nbytes + old[1].nbytes
+
+    def best_steps(self) -> int | None:
+        """The cheapest number of steps per trajectory, or None where there is too little to tell."""
+        if len(self.kept) < 10:
+            return None
+        starts = torch.stack([positions[0] for positions, _ in self.kept]).flatten(0, 1)
+        centre, scale = starts.mean(0), starts.std(0).clamp_min(1e-30)
+        longest = max(len(positions) for positions, _ in self.kept) - 1
+        jump = starts.new_zeros(longest + 1, 2 * starts.shape[-1])
+        count = starts.new_zeros(longest + 1, 1)
+        for positions, acceptances in self.kept:
+            features = (positions - centre) / scale
+            features = torch.cat([features, (features**2 - 1) / math.sqrt(2)], -1)
+            square_jump = acceptances.unsqueeze(-1) * (features - features[0]) ** 2
+            jump[: len(positions)] += square_jump.nan_to_num(0.0, 0.0, 0.0).sum(1)
+            count[: len(positions)] += positions.shape[1]
+        change = jump / (2 * count)  # 1 − ρ for each number of steps, as half the mean squared jump of a unit variance
+        enough = int((count[:, 0] >= 0.1 * count[0, 0]).sum()) - 1
+        return min(range(1, max(2, int(enough / (1 + SPREAD)) + 1)), key=lambda n: _cost(change, n))
+
+
+def steps_around(length: float) -> tuple[int, int]:
+    """The range trajectories of about this many steps are drawn from."""
+    length = min(max(length, 1.0), float(LONGEST))
+    return max(1, round(length * (1 - SPREAD))), max(1, round(length * (1 + SPREAD)))
+
+
+def _cost(change: Tensor, steps: int) -> float:
+    low, high = steps_around(steps)
+    average = change[low : high + 1].mean(0).clamp(1e-12, 1.5)
+    return ((2 - average) / average).max().item() * (low + high) / 2

@@ -1,0 +1,83 @@
+"""The mass: the inverse covariance of all chains' positions in a window."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+import torch
+from torch import Tensor
+
+from ggmc.mass import Dense, Diagonal, Mass
+
+Kind = Literal["diagonal", "dense"]
+
+DRAWS_PER_PARAMETER = 10  # a dense mass from fewer draws than this costs more in noise than it gains
+ENOUGH_DRAWS_PER_PARAMETER = 4  # effective ones; with fewer, a window's covariance is shrunk towards its diagonal ...
+SHRINKAGE = 5.0  # ... which then counts for this many draws
+LARGEST_DENSE = 256  # beyond this a dense product per step outweighs most gradients
+
+
+def suitable_kind(parameters: int, draws: int) -> Kind:
+    """Dense where the last window will hold enough draws to know it."""
+    return "dense" if parameters <= LARGEST_DENSE and draws >= DRAWS_PER_PARAMETER * parameters else "diagonal"
+
+
+@dataclass
+class Moments:
+    """Running mean, scatter and squared jumps of positions, pooled over chains and draws, in float64."""
+
+    count: int
+    mean: Tensor  # [d]
+    scatter: Tensor  # [d], or [d, d] for a dense mass
+    square_jumps: Tensor  # [d]
+
+    @classmethod
+    def none(cls, like: Tensor, kind: Kind) -> Moments:
+        """Nothing seen yet."""
+        mean = torch.zeros(like.shape[-1], dtype=torch.float64, device=like.device)
+        return cls(0, mean, torch.diag(mean) if kind == "dense" else mean.clone(), mean.clone())
+
+    def add(self, position: Tensor, previous: Tensor) -> None:
+        """Take in one draw of every chain, and where each came from: Chan's update for a batch."""
+        rows = position.double()
+        self.count += len(rows)
+        centre = rows.mean(0)
+        delta = centre - self.mean
+        self.mean += delta * (len(rows) / self.count)
+        self.square_jumps += ((rows - previous) ** 2).sum(0)
+        rows = rows - centre
+        between = len(rows) * (self.count - len(rows)) / self.count
+        if self.scatter.dim() == 2:
+            self.scatter += rows.mT @ rows + between * torch.outer(delta, delta)
+        else:
+            self.scatter += (rows**2).sum(0) + between * delta**2
+
+    @property
+    def variance(self) -> Tensor:
+        scatter = self.scatter.diagonal() if self.scatter.dim() == 2 else self.scatter
+        return scatter / max(1, self.count - 1)
+
+    @property
+    def effective_draws(self) -> float:
+        """Of the slowest coordinate: count · (1−ρ)/(1+ρ), with 1−ρ half the mean squared jump of a unit variance."""
+        change = (self.square_jumps / (2 * self.count * self.variance)).clamp(0.0, 1.0)
+        return self.count * (change / (2 - change)).min().item()
+
+    def mass(self, temperature: float, like: Tensor) -> Mass | None:
+        """M = T·Σ⁻¹, so that the target has unit scale and unit frequency; None while Σ is not known."""
+        variance = self.variance
+        if self.count < 2 or not (variance.isfinite() & (variance > 0)).all():
+            return None
+        if self.scatter.dim() == 1:
+            return Diagonal((temperature / variance).to(like))
+        covariance = self.scatter / (self.count - 1)
+        # With enough draws it is not shrunk: a sample covariance is equally good in all coordinates, while any mix with
+        # its diagonal closes a narrow valley, which is what a dense mass is for. With few, some directions are unseen.
+        if self.effective_draws < ENOUGH_DRAWS_PER_PARAMETER * len(self.mean):
+            trust = self.count / (self.count + SHRINKAGE)
+            covariance = trust * covariance + (1 - trust) * torch.diag(variance)
+        factor, failed = torch.linalg.cholesky_ex(covariance)
+        if failed.item():
+            return Diagonal((temperature / variance).to(like))
+        return Dense((temperature * torch.cholesky_inverse(factor)).to(like))

@@ -1,0 +1,55 @@
+"""The step size: dual averaging of log h towards a wanted acceptance.
+
+After Nesterov (2009) and Hoffman and Gelman (2014), with the harmonic mean of acceptance over chains, so that one chain
+that is stuck pulls the step down for all.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from torch import Tensor
+
+SHRINKAGE, DELAY, DECAY = 0.05, 10.0, 0.75  # γ, t₀ and κ of Hoffman and Gelman
+
+
+@dataclass
+class DualAveraging:
+    """The running averages; plain numbers, so that a run can be stored and resumed."""
+
+    wanted: float
+    log_step: float
+    log_centre: float
+    log_average: float = 0.0
+    error_average: float = 0.0
+    count: int = 0
+
+    @classmethod
+    def around(cls, step_size: float, wanted: float) -> DualAveraging:
+        """Start at `step_size`, inclined to try larger ones first: they are cheaper to be wrong about."""
+        return cls(wanted, math.log(step_size), math.log(step_size) + math.log(2.0))
+
+    def update(self, acceptance: float) -> None:
+        """Learn from one trajectory."""
+        self.count += 1
+        weight = 1 / (self.count + DELAY)
+        self.error_average += weight * (self.wanted - acceptance - self.error_average)
+        self.log_step = self.log_centre - math.sqrt(self.count) / SHRINKAGE * self.error_average
+        weight = self.count**-DECAY
+        self.log_average += weight * (self.log_step - self.log_average)
+
+    @property
+    def exploring(self) -> float:
+        """The step size to try next."""
+        return math.exp(self.log_step)
+
+    @property
+    def settled(self) -> float:
+        """The step size to keep."""
+        return math.exp(self.log_average) if self.count else math.exp(self.log_step)
+
+
+def harmonic_mean(log_accept: Tensor) -> float:
+    """The harmonic mean over chains of min(1, α); a chain that cannot move counts as 1 in 1000."""
+    return 1.0 / (-log_accept).clamp(0.0, math.log(1000.0)).exp().mean().item()

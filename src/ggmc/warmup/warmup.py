@@ -1,0 +1,203 @@
+"""Warm-up: step size, mass and trajectory length from the chains themselves.
+
+A short opening lets the chains find the bulk of the target; then come windows, each twice as long as the one before.
+At the end of each window the mass becomes the inverse covariance of its positions, pooled over chains, and the
+trajectory's length the cheapest one seen along its paths. The step size follows a wanted acceptance throughout, and
+settles in a closing phase. After that nothing adapts: adaptation during sampling would void exactness.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import asdict, replace
+from typing import Any
+
+import torch
+
+from ggmc import metropolis
+from ggmc.errors import BadInput
+from ggmc.kernels import GGMC, Kernel
+from ggmc.kernels.ggmc import draw_steps
+from ggmc.mass import Identity, Mass, as_mass
+from ggmc.metropolis import Info
+from ggmc.scheme import Dynamics, Scheme, State, normals, refresh, run
+from ggmc.target import Target
+from ggmc.warmup.length import LONGEST, Paths, steps_around
+from ggmc.warmup.mass import Moments, suitable_kind
+from ggmc.warmup.step_size import DualAveraging, harmonic_mean
+
+GROWTH = 1.5  # of each window over the one before
+FIRST_REACH = 10  # steps of the first paths, before any have been seen
+
+
+def windows(iterations: int) -> list[int]:
+    """Where each window ends, the opening first; what follows the last end is the closing phase.
+
+    Example:
+        >>> from ggmc.warmup.warmup import windows
+        >>> windows(1000)
+        [50, 100, 200, 400, 900]
+    """
+    closing = round(0.1 * iterations)
+    length = max(20, round(0.03 * iterations))
+    ends = [min(length, iterations - closing)]
+    while ends[-1] + GROWTH * length + GROWTH**2 * length <= iterations - closing:
+        length = round(GROWTH * length)
+        ends.append(ends[-1] + length)
+    if iterations - closing - ends[-1] >= 20:
+        ends.append(iterations - closing)
+    return ends
+
+
+class Warmup:
+    """Tunes what a kernel leaves open, one trajectory at a time."""
+
+    def __init__(self, kernel: Kernel, target: Target, iterations: int, wanted_acceptance: float | None = None):
+        self.kernel = kernel
+        self.settings = kernel.as_ggmc()
+        self.target = target
+        self.iterations = iterations
+        self.iteration = 0
+        self.tuning = self.settings.step_size is None
+        if self.tuning and iterations == 0:
+            raise BadInput("step_size=None is tuned in warm-up, but warmup is 0: give a step_size or some warm-up")
+        one_step = self.settings.steps == 1 and math.isinf(self.settings.friction)
+        self.wanted = wanted_acceptance or (0.6 if one_step else 0.8)
+        self.ends = windows(iterations)
+        self.mass: Mass = self.settings.fixed_mass(target)
+        self.time: float | None = None  # the trajectory's length in units of time, once known
+        self.reach = FIRST_REACH
+        self.dual: DualAveraging | None = None
+        self.moments: Moments | None = None
+        self.paths = Paths()
+
+    def step(self, state: State, generator: torch.Generator) -> tuple[State, Info]:
+        """One trajectory of every chain, and what is learnt from it."""
+        if not self.tuning:
+            self.iteration += 1
+            return self.settings.bind(self.target)[1](state, generator)
+        if self.dual is None:
+            self.dual = DualAveraging.around(self._first_step_size(state, generator), self.wanted)
+            self._open_window(state)
+        previous = state.position
+        if self.settings.steps is None and self.iteration < self.ends[-1]:
+            state, info = self._explore(state, self.dual.exploring, generator)
+        else:
+            _, kernel_step = self._kernel(self.dual.exploring).bind(self.target)
+            state, info = kernel_step(state, generator)
+        self.dual.update(harmonic_mean(info.log_accept))
+        if self.moments is not None:
+            self.moments.add(state.position, previous)
+        self.iteration += 1
+        if self.iteration in self.ends:
+            self._close_window(state, generator)
+        return state, info
+
+    def tuned(self) -> Any:
+        """The user's kernel with everything it left open filled in."""
+        if not self.tuning:
+            return self.kernel
+        assert self.dual is not None
+        found = self._kernel(self.dual.settled)
+        open_settings: dict[str, Any] = {"step_size": found.step_size, "mass": found.mass}
+        if self.settings.steps is None:
+            open_settings["steps"] = found.steps
+        return replace(self.kernel, **open_settings)  # pyright: ignore[reportArgumentType]
+
+    def state_dict(self) -> dict[str, Any]:
+        """What has been learnt so far, as plain tensors and numbers."""
+        return {
+            "iteration": self.iteration,
+            "mass": getattr(self.mass, "matrix", None),
+            "time": self.time,
+            "reach": self.reach,
+            "dual": None if self.dual is None else asdict(self.dual),
+            "moments": None if self.moments is None else vars(self.moments),
+            "paths": list(self.paths.kept),
+        }
+
+    def load_state_dict(self, stored: dict[str, Any]) -> None:
+        """Become what was stored."""
+        self.iteration, self.time, self.reach = stored["iteration"], stored["time"], stored["reach"]
+        self.mass = Identity() if stored["mass"] is None else as_mass(stored["mass"])
+        self.dual = None if stored["dual"] is None else DualAveraging(**stored["dual"])
+        self.moments = None if stored["moments"] is None else Moments(**stored["moments"])
+        self.paths = Paths(stored["paths"])
+
+    # What happens at each trajectory
+
+    def _kernel(self, step_size: float) -> GGMC:
+        steps = self.settings.steps
+        if steps is None:
+            steps = steps_around((self.time or FIRST_REACH * step_size) / step_size)
+        return replace(self.settings, step_size=step_size, steps=steps, mass=self.mass)
+
+    def _explore(self, state: State, step_size: float, generator: torch.Generator) -> tuple[State, Info]:
+        """A trajectory of a random length from a fresh momentum, every step of its path kept."""
+        settings = self.settings
+        dynamics = Dynamics(step_size, settings.friction, settings.temperature, self.mass)
+        field = settings.guide.bind(self.target)
+        plan = Scheme(settings.scheme).step.plan(1)
+        noise = normals(state.position, generator)
+        log_uniform = metropolis.log_uniforms(len(state.position), generator)
+        steps = draw_steps((1, self.reach), generator)
+
+        momentum = refresh(state.momentum, math.inf, dynamics, noise)
+        start = here = state._replace(momentum=momentum)
+        assert start.potential is not None
+        work = torch.zeros_like(start.potential)
+        positions, acceptances = [start.position], [torch.ones_like(start.potential)]
+        for _ in range(steps):
+            if plan.outer:
+                lost = dynamics.friction * float(plan.outer) * step_size
+                here = here._replace(momentum=refresh(here.momentum, lost, dynamics, noise))
+            here, more = run(
+                plan, here, dynamics, field, field.tape(plan.gradients, len(here.position), generator), noise
+            )
+            if here.potential is None:
+                here = here._replace(potential=self.target.potential(here.position))
+            assert here.potential is not None
+            work = work + more
+            positions.append(here.position)
+            log_accept = -(here.potential - start.potential + work) / settings.temperature
+            acceptances.append(log_accept.nan_to_num(-torch.inf).clamp_max(0.0).exp())
+        self.paths.add(torch.stack(positions), torch.stack(acceptances))
+        return metropolis.decide(start, here, work, steps, settings.temperature, log_uniform, settings.adjust)
+
+    def _first_step_size(self, state: State, generator: torch.Generator) -> float:
+        """Double or halve until one step's acceptance crosses one half."""
+        step_size, direction = 0.1, 0
+        for _ in range(60):
+            one_step = replace(
+                self.settings, step_size=step_size, steps=1, mass=self.mass, fresh_momentum=True, adjust=True
+            )
+            _, info = one_step.bind(self.target)[1](state, generator)
+            wanted = 1 if harmonic_mean(info.log_accept) > 0.5 else -1
+            if direction and wanted != direction:
+                break
+            direction = wanted
+            step_size *= 2.0**direction
+        return step_size
+
+    # What happens between windows
+
+    def _open_window(self, state: State) -> None:
+        kind = self.settings.mass
+        if kind is None:
+            last = self.ends[-1] - (self.ends[-2] if len(self.ends) > 1 else 0)
+            kind = suitable_kind(self.target.space.size, last * len(state.position))
+        adapts = kind in ("diagonal", "dense") and self.iteration < self.ends[-1]
+        self.moments = Moments.none(state.position, kind) if adapts else None
+        self.paths = Paths()
+
+    def _close_window(self, state: State, generator: torch.Generator) -> None:
+        assert self.dual is not None
+        best = self.paths.best_steps() if self.settings.steps is None else None
+        if best is not None:
+            self.time = best * self.dual.settled
+            self.reach = min(LONGEST, max(5, round(2.5 * best)))
+        found = self.moments.mass(self.settings.temperature, state.position) if self.moments is not None else None
+        if found is not None:
+            self.mass = found
+        self._open_window(state)
+        self.dual = DualAveraging.around(self._first_step_size(state, generator), self.wanted)

@@ -1,0 +1,269 @@
+"""A suite that passes with a bug planted is itself a bug: each of these must make it fail."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+import ggmc
+from ggmc import metropolis, scheme
+from ggmc.kernels import ggmc as engine
+from ggmc.scheme import Dynamics, Move, Plan, State
+from tests.exactness.suite import Case, funnel, quartic, skewed, violations
+
+KERNEL = ggmc.GGMC(0.8, 0.13, 3)
+
+
+def caught(kernel: Any = KERNEL, case: Case | None = None, trajectories: int = 30) -> bool:
+    return violations(case or quartic(), kernel, trajectories) != {}
+
+
+def test_without_a_bug_nothing_is_caught() -> None:
+    assert not caught()
+    assert not caught(case=skewed())
+    assert not caught(ggmc.GGMC(0.7, 0.5, 2, mass=[[2.0, 0.8], [0.8, 1.0]]), funnel())
+
+
+def test_no_flip(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(metropolis, "flip", lambda state: state)
+    assert caught()
+    assert caught(ggmc.GGMC(0.8, 0.13, 1))
+
+
+def test_position_flipped_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(metropolis, "flip", lambda s: s._replace(position=-s.position, momentum=-s.momentum))
+    assert caught()
+
+
+def _keep_of_the_end(monkeypatch: pytest.MonkeyPatch, *names: str) -> None:
+    choose = metropolis.choose
+
+    def buggy(accepted: Tensor, end: State, stay: State) -> State:
+        return choose(accepted, end, stay)._replace(**{name: getattr(end, name) for name in names})
+
+    monkeypatch.setattr(metropolis, "choose", buggy)
+
+
+def test_stale_potential(monkeypatch: pytest.MonkeyPatch) -> None:
+    _keep_of_the_end(monkeypatch, "potential")
+    assert caught()
+
+
+def test_stale_gradient(monkeypatch: pytest.MonkeyPatch) -> None:
+    _keep_of_the_end(monkeypatch, "gradient")
+    assert caught()
+
+
+def test_everything_accepted(monkeypatch: pytest.MonkeyPatch) -> None:
+    _keep_of_the_end(monkeypatch, "position", "momentum", "potential", "gradient")
+    assert caught()
+
+
+def _decide(monkeypatch: pytest.MonkeyPatch, **changes: Any) -> None:
+    """Replace arguments of the test by functions of all of them."""
+    decide = metropolis.decide
+    names = ("start", "end", "work", "steps", "temperature", "log_uniform", "adjust")
+
+    def buggy(*args: Any) -> Any:
+        given = dict(zip(names, args, strict=True))
+        return decide(**given | {name: change(given) for name, change in changes.items()})
+
+    monkeypatch.setattr(metropolis, "decide", buggy)
+
+
+def test_ratio_upside_down(monkeypatch: pytest.MonkeyPatch) -> None:
+    def swapped(name: str, other: str) -> Any:
+        return lambda g: g[name]._replace(potential=g[other].potential)
+
+    _decide(monkeypatch, start=swapped("start", "end"), end=swapped("end", "start"), work=lambda g: -g["work"])
+    assert caught()
+
+
+def test_work_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
+    _decide(monkeypatch, work=lambda g: 0 * g["work"])
+    assert caught()
+
+
+def test_work_of_the_wrong_sign(monkeypatch: pytest.MonkeyPatch) -> None:
+    _decide(monkeypatch, work=lambda g: -g["work"])
+    assert caught()
+
+
+def test_one_uniform_for_all_chains_is_caught_by_the_independence_test(monkeypatch: pytest.MonkeyPatch) -> None:
+    from tests.exactness.test_invariance import test_chains_are_independent
+
+    # All chains still sample the law, so only their dependence can show.
+    monkeypatch.setattr(metropolis, "log_uniforms", lambda n, g: torch.log(torch.rand(1, generator=g)).expand(n))
+    with pytest.raises(AssertionError):
+        test_chains_are_independent()
+
+
+def test_one_noise_for_all_chains_is_caught_by_the_independence_test(monkeypatch: pytest.MonkeyPatch) -> None:
+    from tests.exactness.test_invariance import test_chains_are_independent
+
+    def shared(like: Tensor, generator: torch.Generator) -> Any:
+        while True:
+            yield torch.randn(like.shape[1:], generator=generator, dtype=like.dtype).expand(like.shape)
+
+    monkeypatch.setattr(engine, "normals", shared)
+    with pytest.raises(AssertionError):
+        test_chains_are_independent()
+
+
+def test_temperature_forgotten_in_the_test(monkeypatch: pytest.MonkeyPatch) -> None:
+    _decide(monkeypatch, temperature=lambda g: 1.0)
+    assert caught(ggmc.GGMC(0.7, 0.3, 3, temperature=0.4), quartic(0.4))
+
+
+def test_temperature_forgotten_in_the_noise(monkeypatch: pytest.MonkeyPatch) -> None:
+    refresh = scheme.refresh
+
+    def buggy(momentum: Tensor, lost: float, dynamics: Dynamics, noise: Any) -> Tensor:
+        return refresh(momentum, lost, dynamics._replace(temperature=1.0), noise)
+
+    monkeypatch.setattr(engine, "refresh", buggy)
+    assert caught(ggmc.GGMC(0.7, 0.3, 3, temperature=0.4), quartic(0.4))
+
+
+def test_noise_not_coloured_by_the_mass(monkeypatch: pytest.MonkeyPatch) -> None:
+    from ggmc.mass import Dense
+
+    monkeypatch.setattr(Dense, "colour", lambda self, noise: noise)
+    assert caught(ggmc.GGMC(0.7, 0.5, 2, mass=[[2.0, 0.8], [0.8, 1.0]]), funnel())
+
+
+def test_noise_coloured_by_the_factor_the_wrong_way_round(monkeypatch: pytest.MonkeyPatch) -> None:
+    from ggmc.mass import Dense
+
+    monkeypatch.setattr(Dense, "colour", lambda self, noise: noise @ self._root_transposed.mT)
+    assert caught(ggmc.GGMC(0.7, 0.5, 2, mass=[[2.0, 0.8], [0.8, 1.0]]), funnel())
+
+
+class _WithoutPrior:
+    """A target that drives with the whole gradient but tests without its prior."""
+
+    def __init__(self, whole: Any, prior: Any):
+        self.__dict__.update(vars(whole))
+        self._whole, self._prior = whole, prior
+
+    def potential(self, position: Tensor) -> Tensor:
+        return self._whole.potential(position) - self._prior(position)
+
+    def potential_and_gradient(self, position: Tensor) -> tuple[Tensor, Tensor]:
+        return self.potential(position), self._whole.potential_and_gradient(position)[1]
+
+
+def test_prior_dropped() -> None:
+    case = quartic()  # read as a prior x and a likelihood x⁴/4
+    assert caught(case=Case("no prior", _WithoutPrior(case.target, lambda x: x[:, 0]), case.exact))
+
+
+def _plans(monkeypatch: pytest.MonkeyPatch, change: Any) -> None:
+    plan = scheme._plan
+
+    def buggy(word: str, steps: int) -> Plan:
+        right = plan(word, steps)
+        return right._replace(moves=tuple(change(list(right.moves))))
+
+    monkeypatch.setattr(scheme, "_plan", buggy)
+
+
+def test_one_sided_kick(monkeypatch: pytest.MonkeyPatch) -> None:
+    """B A in place of B/2 A B/2: symplectic Euler, which cannot retrace its step."""
+    _plans(monkeypatch, lambda moves: [Move("B", 2 * moves[0].time), *moves[1:-1]])
+    assert caught(ggmc.GGMC(0.8, 0.13, 1))
+    assert caught()
+
+
+def test_unequal_half_kicks(monkeypatch: pytest.MonkeyPatch) -> None:
+    third = Fraction(1, 3)
+    _plans(monkeypatch, lambda moves: [Move("B", third), *moves[1:-1], Move("B", 2 * third)])
+    assert caught(ggmc.GGMC(0.8, 0.13, 1))
+
+
+def test_steps_that_shrink_along_the_way(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A cosine decay inside a trajectory: the way back would take other steps."""
+
+    def decay(moves: list[Move]) -> list[Move]:
+        return [m._replace(time=m.time * Fraction(len(moves) - i, len(moves))) for i, m in enumerate(moves)]
+
+    _plans(monkeypatch, decay)
+    assert caught()
+
+
+def _runs(monkeypatch: pytest.MonkeyPatch, change: Any) -> None:
+    run = scheme.run
+
+    def buggy(plan: Plan, state: State, dynamics: Dynamics, *rest: Any) -> tuple[State, Tensor]:
+        return change(run, plan, state, dynamics, *rest)
+
+    monkeypatch.setattr(engine, "run", buggy)
+
+
+def _kinetic(momentum: Tensor) -> Tensor:
+    return (momentum**2).sum(-1) / 2
+
+
+def test_friction_counted_as_work(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The whole change of kinetic energy in place of that of the kicks alone."""
+
+    def change(run: Any, plan: Plan, state: State, *rest: Any) -> tuple[State, Tensor]:
+        end, _ = run(plan, state, *rest)
+        return end, _kinetic(end.momentum) - _kinetic(state.momentum)
+
+    _runs(monkeypatch, change)
+    assert caught()
+
+
+def test_work_of_the_first_kick_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    def change(run: Any, plan: Plan, state: State, dynamics: Dynamics, *rest: Any) -> tuple[State, Tensor]:
+        end, work = run(plan, state, dynamics, *rest)
+        kicked = state.momentum - dynamics.step_size / 2 * state.gradient
+        return end, work - (_kinetic(kicked) - _kinetic(state.momentum))
+
+    _runs(monkeypatch, change)
+    assert caught()
+
+
+def test_work_of_the_wrong_mass(monkeypatch: pytest.MonkeyPatch) -> None:
+    def change(run: Any, plan: Plan, state: State, dynamics: Dynamics, *rest: Any) -> tuple[State, Tensor]:
+        end, work = run(plan, state, dynamics, *rest)
+        return end, work * 2.5
+
+    _runs(monkeypatch, change)
+    assert caught(ggmc.GGMC(0.8, 0.3, 3, mass=[2.5]))
+
+
+def test_divergences_tried_again_until_finite(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A wall at −1: trying again whenever the end is outside pushes chains away from it."""
+
+    def log_prob(x: Tensor) -> Tensor:
+        inside = (x > -1).all()
+        return torch.where(inside, -(x**4 / 4 + x).sum(), -torch.inf)
+
+    target = ggmc.Density(log_prob, torch.zeros(1, dtype=torch.float64), jitter=0.1)
+    whole = quartic()
+
+    def exact(n: int, generator: torch.Generator) -> Tensor:
+        draws = whole.exact(4 * n, generator)
+        return draws[draws[:, 0] > -1][:n]
+
+    case = Case("walled quartic", target, exact)
+    assert not caught(case=case)
+
+    def change(run: Any, plan: Plan, state: State, *rest: Any) -> tuple[State, Tensor]:
+        end, work = run(plan, state, *rest)
+        for _ in range(20):
+            bad = ~target.potential(end.position).isfinite()
+            state = state._replace(momentum=torch.where(bad[:, None], torch.randn_like(state.momentum), state.momentum))
+            again, more = run(plan, state, *rest)
+            end, work = metropolis.choose(~bad, end, again), torch.where(bad, more, work)
+        return end, work
+
+    _runs(monkeypatch, change)
+    torch.manual_seed(0)
+    assert caught(case=case)
