@@ -26,7 +26,7 @@ format: .venv/.ready
 
 # Side by side with other libraries, in an environment of their own.
 bench: .venv-bench/.ready
-	$(BENCH)/python benchmarks/effective_draws.py
+	$(BENCH)/python -m benchmarks.effective_draws
 
 .venv/.ready: pyproject.toml constraints.txt
 	$(PYTHON) -m venv .venv

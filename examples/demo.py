@@ -7,6 +7,7 @@ test. Then a Bayesian logistic regression on scikit-learn's breast-cancer data, 
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import arviz
 import matplotlib
@@ -56,14 +57,12 @@ for label, function in functions.items():
         line += f"{mean:14.3f} ± {error:.3f} ({(mean - truth) / error:+5.1f})"
     print(line)
 accepted = [trace.stats["acceptance_rate"].mean() for trace in runs.values()]
-print(
-    f"\nSame dynamics, same cost. The test accepts {accepted[0]:.2f} of the trajectories; that is what makes them exact."
-)
+print(f"\nSame dynamics, same cost. The test accepts {accepted[0]:.2f} of the trajectories, and so makes them exact.")
 
 
 # Logistic regression: 30 standardised features and a constant, weights ~ N(0, 1).
 
-data = load_breast_cancer()
+data: Any = load_breast_cancer()
 X = torch.from_numpy((data.data - data.data.mean(0)) / data.data.std(0))
 benign = torch.from_numpy(data.target).double()
 
@@ -99,9 +98,7 @@ for axis, (name, run), colour in zip(axes[0], runs.items(), (blue, orange), stri
     shown = run["theta"][:, ::8].reshape(-1, 2)
     axis.plot(*shown.T, ".", color=colour, alpha=0.25, markersize=3)
     axis.contour(xs, ys, density, levels=levels, colors="black", linewidths=0.8)
-    axis.set(
-        xlim=(-5, 2.5), ylim=(-3, 10), xlabel="x", ylabel="y", title=f"{name}: draws, and the true density's contours"
-    )
+    axis.set(xlim=(-8, 4), ylim=(-3, 9), xlabel="x", ylabel="y", title=f"{name}: draws on the true contours")
 bins = np.linspace(-8, 5, 90)
 for (name, run), colour in zip(runs.items(), (blue, orange), strict=True):
     axes[1, 0].hist(run["theta"][..., 0].ravel(), bins, density=True, color=colour, alpha=0.5, label=name)

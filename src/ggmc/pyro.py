@@ -40,7 +40,7 @@ def from_pyro(model: Callable[..., Any], *args: Any, **kwargs: Any) -> Density:
     for name in prior.stochastic_nodes:
         site: Any = prior.nodes[name]
         if type(site["fn"]).__name__ == "_Subsample":
-            if site["fn"].subsample_size != site["fn"].size:
+            if site["fn"].subsample_size not in (None, site["fn"].size):
                 raise BadInput(f"the plate {name} subsamples its data at random: the density must see all of it")
             continue
         if site["fn"].support.is_discrete:

@@ -26,8 +26,8 @@ log = logging.getLogger("ggmc")
 
 BLOCK = 50  # draws handed out at a time
 
-# Chosen by measuring (benchmarks/effective_draws.py --kernels): over real posteriors, a momentum kept in part from one
-# trajectory to the next gives more effective draws per gradient than one drawn afresh (HMC) or braked all along (MALT).
+# Chosen by measuring, with `python -m benchmarks.effective_draws --kernels`: over real posteriors, a momentum kept in
+# part from one trajectory to the next gives more effective draws per gradient than one drawn afresh (HMC, MALT).
 DEFAULT = GGMC(scheme="O(BAB)O", friction=1.0)
 
 

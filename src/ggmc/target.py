@@ -253,9 +253,11 @@ def _transforms(
         raise BadInput(f"constraints name {unknown}, which start does not have; it has {sorted(start)}")
     transforms: dict[str, Transform] = dict.fromkeys(start, identity_transform)
     for name, constraint in constraints.items():
-        transform = constraint if isinstance(constraint, Transform) else _bijection(name, constraint)
-        if not transform.codomain.check(start[name]).all():
-            raise BadInput(f"start violates the constraint {transform.codomain} of {name}: {start[name].tolist()}")
+        transform: Any = constraint if isinstance(constraint, Transform) else _bijection(name, constraint)
+        allowed = transform.codomain if isinstance(constraint, Transform) else constraint
+        # A value on the border of its constraint passes the check but lies at infinity on the unconstrained scale.
+        if not allowed.check(start[name]).all() or not transform.inv(start[name]).isfinite().all():
+            raise BadInput(f"start must lie inside the constraint {allowed} of {name}, got {start[name].tolist()}")
         transforms[name] = transform
     return transforms
 

@@ -108,7 +108,7 @@ class Trace:
         own = {
             "inference_library": "ggmc",
             "inference_library_version": ggmc.__version__,
-            "torch_version": torch.__version__,
+            "torch_version": str(torch.__version__),
             "kernel": json.dumps(kernels.to_dict(self.kernel)),
         }
         return own | self.attributes

@@ -1,8 +1,8 @@
 """The invariance check: chains that start as exact draws must still be exact draws after any number of trajectories.
 
-Many independent chains start at exact draws of θ and of m. After some trajectories, the mean of each feature (moments of
-θ, of m, and of both together) may differ from its mean at the start only by Monte Carlo error. Each check declares its
-false-failure rate: 1e-6, shared out over its features.
+Many independent chains start at exact draws of θ and of m. After some trajectories, the mean of each feature (moments
+of θ, of m, and of both together) may differ from its mean at the start only by Monte Carlo error. Each check declares
+its false-failure rate: 1e-6, shared out over its features.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ def skewed(temperature: float = 1.0) -> Case:
 
     def exact(n: int, generator: torch.Generator) -> Tensor:
         shape = torch.full((n, 1), 1 / temperature, dtype=torch.float64)
-        return torch.log(torch._standard_gamma(shape, generator=generator) * temperature)
+        return torch.log(torch._standard_gamma(shape, generator=generator) * temperature)  # pyright: ignore
 
     return Case(f"skewed at T = {temperature:g}", target, exact, temperature)
 

@@ -222,6 +222,7 @@ def test_friction_counted_as_work(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_work_of_the_first_kick_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
     def change(run: Any, plan: Plan, state: State, dynamics: Dynamics, *rest: Any) -> tuple[State, Tensor]:
         end, work = run(plan, state, dynamics, *rest)
+        assert state.gradient is not None
         kicked = state.momentum - dynamics.step_size / 2 * state.gradient
         return end, work - (_kinetic(kicked) - _kinetic(state.momentum))
 

@@ -86,9 +86,7 @@ class GGMC:
         Scheme(self.scheme)
         if not hasattr(self.guide, "bind"):
             raise BadInput(f"guide must be a guide such as ggmc.Exact(), got {self.guide!r}")
-        if self.mass is not None and not (
-            isinstance(self.mass, str) and self.mass in ("identity", "diagonal", "dense")
-        ):
+        if self.mass is not None and not (isinstance(self.mass, str) and self.mass in MASS_KINDS):
             object.__setattr__(self, "mass", as_mass(self.mass))
 
     def bind(self, target: Target) -> tuple[Init, Step]:
@@ -142,15 +140,14 @@ def start_state(
     gradient, potential = field(position, None) if field.deterministic else (None, None)
     if potential is None:
         potential = target.potential(position)
-    finite = position.isfinite() & potential.isfinite()[:, None]
-    if gradient is not None:
-        finite &= gradient.isfinite()
-    if not finite.all():
-        chain, column = (~finite).nonzero()[0].tolist()
-        raise BadInput(
-            f"chain {chain} starts where its potential is {potential[chain].item()}; the first trouble is in "
-            f"{target.space.locate(column)} = {position[chain, column].item()}: start inside the support"
-        )
+    for rows in (position, gradient, potential[:, None].expand_as(position)):
+        if rows is not None and not rows.isfinite().all():
+            chain, column = (~rows.isfinite()).nonzero()[0].tolist()
+            where = f"{target.space.locate(column)} = {position[chain, column].item():g}"
+            raise BadInput(
+                f"chain {chain} starts at a potential of {potential[chain].item():g}, with trouble in {where}: "
+                "start inside the support"
+            )
     momentum = refresh(torch.zeros_like(position), math.inf, dynamics, normals(position, generator))
     return State(position, momentum, potential, gradient)
 

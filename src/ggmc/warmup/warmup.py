@@ -1,9 +1,9 @@
 """Warm-up: step size, mass and trajectory length from the chains themselves.
 
-A short opening lets the chains find the bulk of the target; then come windows, each twice as long as the one before.
-At the end of each window the mass becomes the inverse covariance of its positions, pooled over chains, and the
-trajectory's length the cheapest one seen along its paths. The step size follows a wanted acceptance throughout, and
-settles in a closing phase. After that nothing adapts: adaptation during sampling would void exactness.
+It goes in windows, each half as long again as the one before. At the end of each window the mass becomes the inverse
+covariance of its positions, pooled over chains, and the trajectory's length the cheapest one seen along its paths; a
+chain that was left far behind joins the others. The step size follows a wanted acceptance throughout, and settles in a
+closing phase. After that nothing adapts: adaptation during sampling would void exactness.
 """
 
 from __future__ import annotations
@@ -27,6 +27,7 @@ from ggmc.warmup.mass import Moments, suitable_kind
 from ggmc.warmup.step_size import DualAveraging, harmonic_mean
 
 GROWTH = 1.5  # of each window over the one before
+LOST, LOST_PER_ROOT_DIMENSION = 10.0, 5.0  # how far above the others, in temperatures, a chain counts as lost
 FIRST_REACH = 10  # steps of the first paths, before any have been seen
 
 
@@ -47,6 +48,26 @@ def windows(iterations: int) -> list[int]:
     if iterations - closing - ends[-1] >= 20:
         ends.append(iterations - closing)
     return ends
+
+
+def bring_back_lost_chains(state: State, temperature: float) -> State:
+    """Move a chain that is far above the others in potential to where the best of them is.
+
+    In equilibrium potentials differ between chains by a few T√(d/2). A chain left behind by much more sits in a trap
+    that holds no probability to speak of, and would spoil the pooled mass for all. Modes of comparable height are left
+    alone: that the chains disagree about them is for R̂ to show. Early warm-up only, so no draw depends on it.
+    """
+    assert state.potential is not None
+    allowed = temperature * (LOST + LOST_PER_ROOT_DIMENSION * math.sqrt(state.position.shape[-1]))
+    lost = state.potential > state.potential.median() + allowed
+    best = int(state.potential.argmin())
+
+    def moved(rows: Any) -> Any:
+        if rows is None:
+            return None
+        return torch.where(lost if rows.dim() == 1 else lost[:, None], rows[best], rows)
+
+    return State(*map(moved, state))
 
 
 class Warmup:
@@ -90,6 +111,8 @@ class Warmup:
             self.moments.add(state.position, previous)
         self.iteration += 1
         if self.iteration in self.ends:
+            if self.iteration < self.ends[-1]:
+                state = bring_back_lost_chains(state, self.settings.temperature)
             self._close_window(state, generator)
         return state, info
 

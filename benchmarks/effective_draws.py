@@ -1,0 +1,115 @@
+"""Effective draws per gradient: the defaults of `ggmc.sample` beside NumPyro's NUTS, on the same log densities.
+
+Run with `make bench`, or `.venv-bench/bin/python -m benchmarks.effective_draws`. Both sides draw with their own
+defaults, 4 chains of 1000 draws after 1000 of warm-up. The figure is the worst parameter's bulk effective draws over the gradients
+spent on the draws; the second column squares each parameter first, since a chain can be quick about means and slow
+about spreads. `--kernels` compares this library's own kernels instead, which is how the default was chosen.
+"""
+
+from __future__ import annotations
+
+import argparse
+import logging
+import time
+import warnings
+from typing import Any, NamedTuple
+
+import numpy as np
+
+with warnings.catch_warnings():
+    warnings.simplefilter("ignore", FutureWarning)  # ArviZ announcing its next version
+    import arviz
+
+import ggmc
+from benchmarks.posteriors import NAMES, Posterior, german_credit, posteriordb
+
+DRAWS, WARMUP, CHAINS = 1000, 1000, 4
+
+
+class Efficiency(NamedTuple):
+    """Effective draws of the worst parameter, and what they cost."""
+
+    mean: float  # per gradient
+    square: float  # per gradient
+    rhat: float
+    seconds: float
+
+    @classmethod
+    def of(cls, columns: list[np.ndarray], gradients: int, seconds: float) -> Efficiency:
+        """From one [chains, draws] array per parameter."""
+        return cls(
+            min(float(arviz.ess(column)) for column in columns) / gradients,
+            min(float(arviz.ess((column - column.mean()) ** 2)) for column in columns) / gradients,
+            max(float(arviz.rhat(column)) for column in columns),
+            seconds,
+        )
+
+
+def ours(posterior: Posterior, kernel: Any = None) -> Efficiency:
+    """This library, tuned by itself."""
+    trace = ggmc.sample(posterior.to_torch(), kernel, DRAWS, WARMUP, CHAINS, progress=False)
+    columns = posterior.reported(trace.draws)
+    return Efficiency.of(columns, int(trace.stats["n_steps"].sum()), trace.attributes["sampling_time"])
+
+
+def nuts(posterior: Posterior) -> Efficiency:
+    """NumPyro's NUTS with its defaults, in float64, started where our chains start."""
+    import jax
+    from numpyro.infer import MCMC, NUTS, init_to_value
+
+    jax.config.update("jax_enable_x64", True)
+    start = init_to_value(values={name: jax.numpy.asarray(value) for name, value in posterior.start.items()})
+    kernel = NUTS(posterior.to_numpyro(), init_strategy=start)
+    run = MCMC(
+        kernel, num_warmup=WARMUP, num_samples=DRAWS, num_chains=CHAINS, chain_method="vectorized", progress_bar=False
+    )
+    begun = time.perf_counter()
+    run.run(jax.random.PRNGKey(0), extra_fields=("num_steps",))
+    draws = {name: np.asarray(run.get_samples(group_by_chain=True)[name]) for name in posterior.start}
+    gradients = int(np.asarray(run.get_extra_fields()["num_steps"]).sum())
+    return Efficiency.of(posterior.reported(draws), gradients, time.perf_counter() - begun)
+
+
+def table(sides: dict[str, Any], names: list[str]) -> None:
+    """One line per posterior, every side in turn, and the geometric means."""
+    print("Effective draws per gradient of the worst parameter: of means, of squares; worst R̂; seconds in all\n")
+    print(f"{'':30}" + "".join(f"{side:>34}" for side in sides))
+    found: dict[str, list[Efficiency]] = {side: [] for side in sides}
+    for name in names:
+        posterior = german_credit() if name == "german_credit" else posteriordb(name)
+        line = f"{name[:29]:30}"
+        for side, measure in sides.items():
+            one = measure(posterior)
+            found[side].append(one)
+            line += f"{one.mean:12.4f}{one.square:8.4f}{one.rhat:7.3f}{one.seconds:7.0f}"
+        print(line, flush=True)
+    line = f"{'geometric mean, posteriordb':30}"
+    for one in found.values():
+        chosen = [e for name, e in zip(names, one, strict=True) if name != "german_credit"] or one
+        line += f"{np.exp(np.mean(np.log([e.mean for e in chosen]))):12.4f}"
+        line += f"{np.exp(np.mean(np.log([e.square for e in chosen]))):8.4f}{'':14}"
+    print(line)
+
+
+def main() -> None:
+    """Print the table."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--kernels", action="store_true", help="compare this library's kernels with one another")
+    parser.add_argument("names", nargs="*", help="posteriors; all of them if none is named")
+    options = parser.parse_args()
+    logging.getLogger("ggmc").setLevel(logging.ERROR)
+    names = options.names or ["german_credit", *NAMES]
+    if options.kernels:
+        kernels = {
+            "GGMC O(BAB)O": ggmc.GGMC(scheme="O(BAB)O"),
+            "GGMC OBABO": ggmc.GGMC(),
+            "HMC": ggmc.HMC(),
+            "MALT": ggmc.MALT(),
+        }
+        table({name: lambda p, k=kernel: ours(p, k) for name, kernel in kernels.items()}, names)
+    else:
+        table({"ggmc": ours, "NumPyro NUTS": nuts}, names)
+
+
+if __name__ == "__main__":
+    main()

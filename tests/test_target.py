@@ -1,0 +1,176 @@
+from __future__ import annotations
+
+import logging
+
+import pytest
+import torch
+from torch.distributions import Gamma, Normal, constraints, transforms
+
+import ggmc
+from ggmc.errors import BadInput
+
+F64 = torch.float64
+
+
+def zeros(*shape: int) -> torch.Tensor:
+    return torch.zeros(shape, dtype=F64)
+
+
+def test_one_tensor_or_a_dict() -> None:
+    one = ggmc.Density(lambda x: -(x**2).sum() / 2, zeros(3))
+    many = ggmc.Density(lambda p: -(p["a"] ** 2).sum() / 2 - p["b"] ** 2 / 2, {"a": zeros(2), "b": zeros()})
+    position = torch.randn(5, 3, dtype=F64)
+    for target in (one, many):
+        potential, gradient = target.potential_and_gradient(position)
+        torch.testing.assert_close(potential, (position**2).sum(1) / 2)
+        torch.testing.assert_close(gradient, position)
+        torch.testing.assert_close(target.potential(position), potential)
+    assert list(one.constrain(position)) == ["theta"]
+    assert torch.equal(many.constrain(position)["b"], position[:, 2])
+
+
+def test_potentials_are_float64_whatever_the_start() -> None:
+    target = ggmc.Density(lambda x: -(x**2).sum() / 2, torch.zeros(2))
+    potential, gradient = target.potential_and_gradient(torch.ones(3, 2))
+    assert potential.dtype == torch.float64
+    assert target.potential(torch.ones(3, 2)).dtype == torch.float64
+    assert gradient.dtype == torch.float32
+
+
+CONSTRAINTS = {
+    "positive": (constraints.positive, torch.tensor([0.5, 2.0], dtype=F64)),
+    "greater": (constraints.greater_than(1.0), torch.tensor([1.5], dtype=F64)),
+    "interval": (constraints.interval(-1.0, 3.0), torch.tensor([0.0, 2.5], dtype=F64)),
+    "unit": (constraints.unit_interval, torch.tensor(0.3, dtype=F64)),
+    "simplex": (constraints.simplex, torch.tensor([0.2, 0.3, 0.5], dtype=F64)),
+    "corr": (constraints.corr_cholesky, torch.linalg.cholesky(torch.tensor([[1.0, 0.3], [0.3, 1.0]], dtype=F64))),
+    "real": (constraints.real_vector, torch.tensor([0.1, 0.2], dtype=F64)),
+    "transform": (transforms.AffineTransform(2.0, 3.0), torch.tensor([0.4], dtype=F64)),
+}
+
+
+@pytest.mark.parametrize("name", CONSTRAINTS)
+def test_constraints_round_trip_and_reach_log_prob(name: str) -> None:
+    constraint, start = CONSTRAINTS[name]
+    seen: list[torch.Tensor] = []
+
+    def log_prob(p: dict[str, torch.Tensor]) -> torch.Tensor:
+        seen.append(p["x"])
+        return -(p["x"] ** 2).sum()
+
+    target = ggmc.Density(log_prob, {"x": start}, {"x": constraint})
+    torch.testing.assert_close(seen[0].detach(), start)
+    rows = target.unconstrain({"x": start.expand(2, *start.shape)})
+    torch.testing.assert_close(target.constrain(rows)["x"][1], start)
+    assert target.starts(3, torch.Generator().manual_seed(0)).shape == (3, target.space.size)
+
+
+@pytest.mark.parametrize(
+    ("constraint", "density"),
+    [
+        (constraints.positive, Gamma(torch.tensor(2.0, dtype=F64), 1.5)),
+        (constraints.interval(0.0, 2.0), torch.distributions.Uniform(torch.tensor(0.0, dtype=F64), 2.0)),
+        (transforms.AffineTransform(2.0, -3.0), Normal(torch.tensor(0.5, dtype=F64), 0.7)),
+    ],
+)
+def test_the_jacobian_makes_the_unconstrained_density_integrate_to_one(constraint, density) -> None:
+    target = ggmc.Density(lambda x: density.log_prob(x) + 0 * x, density.mean, constraint)
+    grid = torch.linspace(-30, 30, 200_001, dtype=F64)
+    total = torch.exp(-target.potential(grid[:, None])).sum() * (grid[1] - grid[0])
+    assert total.item() == pytest.approx(1.0, abs=1e-4)
+
+
+def test_the_simplex_has_its_jacobian_too() -> None:
+    """Uniform on the simplex: volume ½ in two coordinates."""
+    start = torch.tensor([0.2, 0.3, 0.5], dtype=F64)
+    target = ggmc.Density(lambda p: 0 * p.sum(), start, constraints.simplex)
+    axis = torch.linspace(-14, 14, 801, dtype=F64)
+    grid = torch.cartesian_prod(axis, axis)
+    total = torch.exp(-target.potential(grid)).sum() * (axis[1] - axis[0]) ** 2
+    assert total.item() == pytest.approx(0.5, rel=1e-2)
+
+
+def test_what_cannot_be_vectorised_runs_chain_by_chain_with_a_notice(caplog: pytest.LogCaptureFixture) -> None:
+    def log_prob(x: torch.Tensor) -> torch.Tensor:
+        return -(x**2).sum() if x[0].item() > 0 else -(x**2).sum() / 2
+
+    with caplog.at_level(logging.WARNING):
+        target = ggmc.Density(log_prob, zeros(2))
+    assert "one after another" in caplog.text
+    position = torch.tensor([[1.0, 1.0], [-1.0, 1.0]], dtype=F64)
+    potential, gradient = target.potential_and_gradient(position)
+    assert potential.tolist() == [2.0, 1.0]
+    torch.testing.assert_close(gradient, torch.tensor([[2.0, 2.0], [-1.0, 1.0]], dtype=F64))
+
+
+def test_values_outside_a_distribution_are_rejections_not_errors() -> None:
+    target = ggmc.Density(lambda x: Normal(0.0, x).log_prob(torch.ones((), dtype=F64)), torch.ones((), dtype=F64))
+    position = torch.tensor([[-1.0], [1.0]], dtype=F64)
+    assert target.potential(position).isfinite().tolist() == [False, True]
+    with pytest.raises(ValueError, match="scale"):
+        Normal(0.0, torch.tensor(-1.0))  # the user's own validation is as it was
+
+
+def test_a_singular_matrix_stops_only_its_own_chain() -> None:
+    def log_prob(x: torch.Tensor) -> torch.Tensor:
+        matrix = torch.eye(2, dtype=F64) + x * torch.ones(2, 2, dtype=F64)
+        return torch.linalg.cholesky(matrix).diagonal().log().sum() - x**2
+
+    target = ggmc.Density(log_prob, zeros())
+    potential, gradient = target.potential_and_gradient(torch.tensor([[0.3], [-5.0], [0.1]], dtype=F64))
+    assert potential.isfinite().tolist() == [True, False, True]
+    assert gradient.isfinite().squeeze().tolist() == [True, False, True]
+    assert target.potential(torch.tensor([[0.3], [-5.0]], dtype=F64)).isfinite().tolist() == [True, False]
+
+
+def test_chains_start_apart_and_inside_the_support() -> None:
+    target = ggmc.Density(lambda x: torch.where((x.abs() < 0.01).all(), -(x**2).sum(), -torch.inf), zeros(3))
+    starts = target.starts(50, torch.Generator().manual_seed(0))
+    assert target.potential(starts).isfinite().all()
+    assert len(starts.unique(dim=0)) == 50
+    still = ggmc.Density(lambda x: -(x**2).sum(), zeros(3), jitter=0.0)
+    assert torch.equal(still.starts(2, torch.Generator()), zeros(2, 3))
+
+
+def _raises(message: str, *args, **kwargs) -> None:
+    with pytest.raises(BadInput, match=message):
+        ggmc.Density(*args, **kwargs)
+
+
+def test_bad_starts_are_refused() -> None:
+    f = lambda x: -(x["a"] ** 2).sum()  # noqa: E731
+    _raises(r"start is not finite in a\[1\]", f, {"a": torch.tensor([0.0, float("nan")])})
+    _raises("start must be floating point, got torch.int64 for a", f, {"a": torch.tensor([1])})
+    _raises("got list for a", f, {"a": [1.0]})
+    _raises("empty dict", f, {})
+    _raises("one dtype and device", f, {"a": torch.zeros(1), "b": zeros(1)})
+    _raises("log_prob is -inf at the start", lambda x: torch.log(x).sum(), zeros(1))
+    _raises(r"gradient of log_prob is not finite in theta\[0\]", lambda x: -torch.sqrt(x).sum(), zeros(1))
+
+
+def test_bad_constraints_are_refused() -> None:
+    f = lambda x: -(x["a"] ** 2).sum()  # noqa: E731
+    inside = "start must lie inside the constraint .* of a"
+    _raises(inside, f, {"a": torch.tensor([-1.0])}, {"a": constraints.positive})
+    _raises(inside, f, {"a": torch.tensor([1.5])}, {"a": constraints.unit_interval})
+    _raises(inside, f, {"a": torch.tensor([0.5, 0.4])}, {"a": constraints.simplex})
+    _raises(inside, f, {"a": torch.tensor([-1.0])}, {"a": transforms.ExpTransform()})
+    _raises(r"constraints name \['b'\]", f, {"a": torch.tensor([1.0])}, {"b": constraints.positive})
+    _raises("no bijection", f, {"a": torch.eye(2)}, {"a": constraints.lower_cholesky})
+    _raises("constraints must be a dict", f, {"a": torch.tensor([1.0])}, constraints.positive)
+
+
+def test_bad_log_probs_are_refused() -> None:
+    _raises("must return a scalar, got shape \\(2,\\)", lambda x: -(x**2), zeros(2))
+    _raises("scalar torch tensor, got float", lambda x: -1.0, zeros(2))
+    _raises("leaves torch's graph", lambda x: -(x.detach() ** 2).sum(), torch.ones(2))
+    _raises("leaves torch's graph", lambda p: -(p["a"] ** 2 + p["b"].detach() ** 2), {"a": zeros(), "b": zeros() + 1})
+    _raises("does not depend on b", lambda p: -(p["a"] ** 2), {"a": zeros(), "b": zeros()})
+    _raises("must be deterministic", lambda x: -(x**2).sum() + torch.rand(()), zeros(2))
+
+
+def test_a_constrained_parameter_may_have_a_flat_prior() -> None:
+    target = ggmc.Density(
+        lambda p: -(p["a"] ** 2), {"a": zeros(), "u": zeros() + 0.5}, {"u": constraints.unit_interval}
+    )
+    assert target.potential(zeros(1, 2)).isfinite().all()
