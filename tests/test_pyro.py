@@ -51,6 +51,15 @@ def test_it_samples() -> None:
     assert np.isfinite(trace["z"]).all()
 
 
+def test_the_start_is_a_draw_from_the_prior_that_the_data_allow() -> None:
+    def model() -> None:
+        x = pyro.sample("x", dist.Normal(torch.zeros((), dtype=F64), 1.0))
+        pyro.factor("wall", torch.where(x > 1.5, 0.0, -torch.inf))
+
+    target = ggmc.from_pyro(model)
+    assert (target.starts(5, torch.Generator()) > 1.5).all()
+
+
 def test_building_it_leaves_the_global_generator_alone() -> None:
     torch.manual_seed(1)
     before = torch.get_rng_state()

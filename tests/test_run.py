@@ -78,6 +78,14 @@ def test_bad_settings_are_refused(options: dict[str, Any], why: str) -> None:
         quick(**options)
 
 
+def test_what_is_not_a_target_or_a_kernel_is_refused() -> None:
+    with pytest.raises(BadInput, match=r"target must be a target such as ggmc\.Density"):
+        ggmc.sample(lambda x: x)  # pyright: ignore[reportArgumentType]
+    for kernel in (ggmc.HMC, "hmc"):
+        with pytest.raises(BadInput, match=r"kernel must be a kernel such as ggmc\.HMC\(\)"):
+            ggmc.sample(gaussian(), kernel)  # pyright: ignore[reportArgumentType]
+
+
 class _Stops:
     """A target that raises after some evaluations."""
 

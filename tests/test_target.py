@@ -143,6 +143,7 @@ def test_bad_starts_are_refused() -> None:
     _raises("start must be floating point, got torch.int64 for a", f, {"a": torch.tensor([1])})
     _raises("got list for a", f, {"a": [1.0]})
     _raises("empty dict", f, {})
+    _raises("jitter must be zero or a positive number, got -1", f, {"a": torch.zeros(1)}, jitter=-1)
     _raises("one dtype and device", f, {"a": torch.zeros(1), "b": zeros(1)})
     _raises("log_prob is -inf at the start", lambda x: torch.log(x).sum(), zeros(1))
     _raises(r"gradient of log_prob is not finite in theta\[0\]", lambda x: -torch.sqrt(x).sum(), zeros(1))

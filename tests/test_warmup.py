@@ -12,10 +12,11 @@ import torch
 
 import ggmc
 from ggmc.mass import Dense, Diagonal
+from ggmc.scheme import State
 from ggmc.warmup.length import Paths, steps_around
 from ggmc.warmup.mass import Moments, suitable_kind
 from ggmc.warmup.step_size import DualAveraging, harmonic_mean
-from ggmc.warmup.warmup import windows
+from ggmc.warmup.warmup import bring_back_lost_chains, windows
 
 F64 = torch.float64
 
@@ -207,6 +208,19 @@ def test_temperature_scales_the_spread_and_the_tuned_step_fits() -> None:
     np.testing.assert_allclose(trace["theta"].std((0, 1)), 0.5 * np.sqrt(np.diag(CORRELATED.numpy())), rtol=0.15)
     assert trace.stats["kinetic_temperature"].mean() == pytest.approx(0.25, rel=0.1)
     assert 0.3 < trace.kernel.step_size < 2.5
+
+
+def test_a_chain_in_a_trap_joins_the_others_but_modes_of_equal_height_are_left_alone() -> None:
+    rows = torch.arange(8.0, dtype=F64).reshape(4, 2)
+    near = State(rows, rows, torch.tensor([0.0, 3.0, 5.0, 16.0], dtype=F64), rows)
+    assert torch.equal(bring_back_lost_chains(near, 1.0).position, rows)
+    lost = near._replace(potential=torch.tensor([0.0, 3.0, 5.0, 50.0], dtype=F64))
+    back = bring_back_lost_chains(lost, 1.0)
+    assert torch.equal(back.position[:3], rows[:3])
+    assert torch.equal(back.position[3], rows[0])
+    assert back.potential is not None
+    assert back.potential.tolist() == [0.0, 3.0, 5.0, 0.0]
+    assert torch.equal(bring_back_lost_chains(lost, 10.0).position, rows)
 
 
 @pytest.mark.parametrize("warmup", [1, 5, 19, 60])

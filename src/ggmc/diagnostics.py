@@ -114,7 +114,7 @@ def _mixing(trace: Trace) -> list[str]:
     if bad.size:
         worst = bad[np.argmax(np.nan_to_num(rhat[bad], nan=np.inf))]
         found.append(
-            f"The chains disagree on {_some(names, bad)} (worst R̂ = {rhat[worst]:.3f} for {names[worst]}, above 1.01): "
+            f"The chains disagree on {_some(names, bad)} (worst R̂ = {rhat[worst]:.4g} for {names[worst]}, above 1.01): "
             "they have not reached the same distribution. Run longer, with more warm-up; look for several modes."
         )
     wanted = 100 * trace.num_chains

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -10,6 +11,8 @@ from torch import Tensor
 
 from ggmc.errors import BadInput
 from ggmc.target import Density
+
+PRIOR_DRAWS = 100  # tried as a start, before giving up
 
 
 def from_pyro(model: Callable[..., Any], *args: Any, **kwargs: Any) -> Density:
@@ -32,9 +35,16 @@ def from_pyro(model: Callable[..., Any], *args: Any, **kwargs: Any) -> Density:
     except ImportError as error:
         raise ImportError("from_pyro needs Pyro: pip install ggmc[pyro]") from error
 
-    with torch.random.fork_rng(), pyro.validation_enabled(False):
-        torch.manual_seed(0)
-        prior = poutine.trace(model).get_trace(*args, **kwargs)
+    def prior_draw(seed: int) -> Any:
+        with torch.random.fork_rng(), pyro.validation_enabled(False):
+            torch.manual_seed(seed)
+            return poutine.trace(model).get_trace(*args, **kwargs)
+
+    prior = prior_draw(0)
+    for seed in range(1, PRIOR_DRAWS):  # a draw from the prior may lie where the data are impossible
+        if math.isfinite(float(prior.log_prob_sum())):
+            break
+        prior = prior_draw(seed)
     start: dict[str, Tensor] = {}
     constraints: dict[str, Any] = {}
     for name in prior.stochastic_nodes:

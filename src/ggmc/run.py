@@ -55,6 +55,10 @@ def sample(
         >>> bool(abs(trace["theta"].mean() + 0.6224) < 0.1)            # the truth is −0.6224
         True
     """
+    if not hasattr(target, "potential_and_gradient"):
+        raise BadInput(f"target must be a target such as ggmc.Density(log_prob, start), got {target!r}")
+    if kernel is not None and (isinstance(kernel, type) or not hasattr(kernel, "as_ggmc")):
+        raise BadInput(f"kernel must be a kernel such as ggmc.HMC(), got {kernel!r}")
     require_count("draws", draws)
     require_count("warmup", warmup, least=0)
     require_count("chains", chains)

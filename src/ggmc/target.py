@@ -18,7 +18,7 @@ from torch.distributions.constraints import Constraint
 from torch.distributions.transforms import identity_transform
 from torch.linalg import LinAlgError  # pyright: ignore[reportAttributeAccessIssue]
 
-from ggmc.errors import BadInput
+from ggmc.errors import BadInput, require_not_negative
 from ggmc.space import Space
 
 log = logging.getLogger("ggmc")
@@ -83,6 +83,7 @@ class Density:
         constraints: Constraint | Transform | Mapping[str, Constraint | Transform] | None = None,
         jitter: float = 1.0,
     ):
+        require_not_negative("jitter", jitter)
         self.log_prob = log_prob
         self.jitter = float(jitter)
         self._one_tensor = isinstance(start, Tensor)

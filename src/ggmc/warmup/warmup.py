@@ -32,12 +32,12 @@ FIRST_REACH = 10  # steps of the first paths, before any have been seen
 
 
 def windows(iterations: int) -> list[int]:
-    """Where each window ends, the opening first; what follows the last end is the closing phase.
+    """Where each window ends; what follows the last end is the closing phase.
 
     Example:
         >>> from ggmc.warmup.warmup import windows
         >>> windows(1000)
-        [50, 100, 200, 400, 900]
+        [30, 75, 143, 245, 398, 900]
     """
     closing = round(0.1 * iterations)
     length = max(20, round(0.03 * iterations))
