@@ -79,6 +79,12 @@ def test_what_cannot_be_sampled_is_refused() -> None:
         with pyro.plate("data", len(y), subsample_size=2) as rows:
             pyro.sample("y", dist.Normal(mu, 1.0), obs=y[rows])
 
+    def moving() -> None:
+        x = pyro.sample("x", dist.Normal(0.0, 1.0))
+        pyro.sample("y", dist.Uniform(x - 1, x + 1))
+
+    with pytest.raises(BadInput, match="latent y has a support or shape that depends on other draws"):
+        ggmc.from_pyro(moving)
     with pytest.raises(BadInput, match="latent k is discrete"):
         ggmc.from_pyro(discrete)
     with pytest.raises(BadInput, match="no latent variables"):

@@ -194,3 +194,50 @@ def test_divergences_are_counted_and_do_not_stop_the_chain() -> None:
 
 def test_one_chain_works() -> None:
     assert quick(chains=1)["theta"].shape == (1, 30, 2)
+
+
+def test_a_snapshot_in_memory_stays_what_it_was() -> None:
+    target = gaussian(3)
+    chains = Chains(target, ggmc.GGMC(), chains=4, warmup=100, seed=7)
+    for _ in range(10):
+        chains.advance()
+    snapshot = chains.state_dict()
+    one, two = (Chains(target, ggmc.GGMC(), chains=4, warmup=100, seed=9) for _ in range(2))
+    for run in (one, two):  # loaded one after the other has run: neither changes what the other loads
+        run.load_state_dict(snapshot)
+        for _ in range(110):
+            run.advance()
+    for _ in range(110):
+        chains.advance()
+    assert torch.equal(one.state.position, two.state.position)
+    assert torch.equal(one.state.position, chains.state.position)
+
+
+@pytest.mark.parametrize(
+    ("other", "why"),
+    [
+        ({"warmup": 50}, "warmup_iterations 100, but this one has 50"),
+        ({"kernel": ggmc.HMC()}, "the stored run has kernel"),
+        ({"chains": 3}, r"\[4, 2\], but this one has \[3, 2\]"),
+        ({"target": gaussian(3)}, r"\[4, 2\], but this one has \[4, 3\]"),
+    ],
+)
+def test_the_state_of_another_run_is_refused(other: dict[str, Any], why: str) -> None:
+    settings = {"target": gaussian(), "kernel": ggmc.GGMC(), "chains": 4, "warmup": 100, "seed": 0}
+    stored = Chains(**settings).state_dict()
+    with pytest.raises(BadInput, match=why):
+        Chains(**(settings | other)).load_state_dict(stored)
+
+
+def test_a_failed_diagnosis_loses_no_draws(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fails(*_: Any) -> list[str]:
+        raise RuntimeError("no luck")
+
+    monkeypatch.setattr("ggmc.diagnostics.check", fails)
+    trace = quick()
+    assert trace.num_draws == 30
+    assert "no luck" in trace.warnings[0]
+
+
+def test_numpy_whole_numbers_are_whole_numbers() -> None:
+    assert quick(draws=np.int64(7), chains=np.int32(2))["theta"].shape == (2, 7, 2)

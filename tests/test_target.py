@@ -139,7 +139,7 @@ def _raises(message: str, *args, **kwargs) -> None:
 
 def test_bad_starts_are_refused() -> None:
     f = lambda x: -(x["a"] ** 2).sum()  # noqa: E731
-    _raises(r"start is not finite in a\[1\]", f, {"a": torch.tensor([0.0, float("nan")])})
+    _raises(r"start must be finite, got nan in a\[1\]", f, {"a": torch.tensor([0.0, float("nan")])})
     _raises("start must be floating point, got torch.int64 for a", f, {"a": torch.tensor([1])})
     _raises("got list for a", f, {"a": [1.0]})
     _raises("empty dict", f, {})

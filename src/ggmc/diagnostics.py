@@ -7,12 +7,13 @@ import warnings
 from typing import Any
 
 import numpy as np
+import torch
 
 from ggmc.mass import Mass
 from ggmc.scheme import State
 from ggmc.trace import Trace
 
-LOOKED_AT = 1000  # scalars for R̂ and effective draws; beyond this, evenly spread ones
+LOOKED_AT = 300  # scalars for R̂ and effective draws, which take milliseconds each; of more, evenly spread ones
 
 
 def kinetic_temperature(state: State, mass: Mass) -> Any:
@@ -79,7 +80,7 @@ def _acceptance(trace: Trace, wanted: float | None) -> str | None:
         )
     if wanted is not None and mean < wanted - 0.15:
         return (
-            f"Acceptance is {mean:.2f}, but {wanted:.2f} was wanted: the target differs between warm-up and sampling. "
+            f"Acceptance is {mean:.2f}, but {wanted:.2f} was wanted: the chains met regions that warm-up had not seen. "
             "Give more warm-up."
         )
     if wanted is None and mean < 0.4:
@@ -88,14 +89,14 @@ def _acceptance(trace: Trace, wanted: float | None) -> str | None:
 
 
 def _rounding(trace: Trace) -> str | None:
-    if trace.attributes.get("dtype") != "torch.float32":
-        return None
-    error = float(np.abs(trace.stats["lp"]).max() * np.finfo(np.float32).eps)
-    if error < 0.01:
+    name = trace.attributes.get("dtype", "float64")
+    error = float(np.abs(trace.stats["lp"]).max()) * torch.finfo(getattr(torch, name)).eps
+    temperature = trace.kernel.as_ggmc().temperature
+    if not error > 0.01 * temperature:
         return None
     return (
-        f"The potential is computed in float32, where it is off by about {error:.2g}: not small against the test's "
-        "unit. Give start, and the data log_prob uses, in float64."
+        f"The potential is computed in {name}, where it is off by about {error:.2g}: not small against the temperature "
+        f"{temperature:g}, so the test errs. Give start, and the data log_prob uses, in float64."
     )
 
 

@@ -14,6 +14,7 @@ Example:
 from __future__ import annotations
 
 import math
+from numbers import Integral
 from typing import Any
 
 
@@ -30,6 +31,8 @@ class NotExact(GGMCError, ValueError):
 
 
 def _number(name: str, value: Any) -> float:
+    if isinstance(value, str | bytes):
+        raise BadInput(f"{name} must be a number, got {value!r}")
     try:
         return float(value)
     except (TypeError, ValueError) as error:
@@ -52,5 +55,5 @@ def require_not_negative(name: str, value: Any, *, finite: bool = True) -> None:
 
 def require_count(name: str, value: Any, least: int = 1) -> None:
     """Refuse what is not a whole number of at least `least`."""
-    if isinstance(value, bool) or not isinstance(value, int) or value < least:
+    if isinstance(value, bool) or not isinstance(value, Integral) or int(value) < least:
         raise BadInput(f"{name} must be a whole number of at least {least}, got {value!r}")

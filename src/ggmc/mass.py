@@ -36,6 +36,10 @@ class Mass(Protocol):
         """M^½ε: standard normal noise as noise of covariance M."""
         ...
 
+    def velocity_variance(self) -> Tensor:
+        """The diagonal of M⁻¹: the variance of each coordinate's velocity at T = 1."""
+        ...
+
     def to(self, like: Tensor) -> Mass:
         """The same M in the precision and on the device of `like`; refuses rows of another length."""
         ...
@@ -49,6 +53,9 @@ class Identity:
 
     def colour(self, noise: Tensor) -> Tensor:
         return noise
+
+    def velocity_variance(self) -> Tensor:
+        return torch.ones(())
 
     def to(self, like: Tensor) -> Identity:
         return self
@@ -64,16 +71,18 @@ class Identity:
 
 
 class _Matrix:
-    """What a diagonal and a dense mass share: they are a tensor, and equal if it is."""
+    """What a diagonal and a dense mass share: a float64 matrix, and the precision of the rows it acts on."""
 
-    def __init__(self, matrix: Tensor):
-        self.matrix = matrix
+    def __init__(self, matrix: Tensor, dtype: torch.dtype | None = None):
+        self.matrix = matrix.double()
+        self.dtype = dtype or matrix.dtype
 
     def to(self, like: Tensor) -> Self:
         if self.matrix.shape[-1] != like.shape[-1]:
             raise BadInput(f"mass is for {self.matrix.shape[-1]} parameters, but the target has {like.shape[-1]}")
-        matrix = self.matrix.to(like)
-        return self if matrix is self.matrix else type(self)(matrix)
+        if (self.dtype, self.matrix.device) == (like.dtype, like.device):
+            return self
+        return type(self)(self.matrix.to(like.device), like.dtype)
 
     def __eq__(self, other: object) -> bool:
         return type(other) is type(self) and torch.equal(self.matrix, other.matrix)
@@ -88,12 +97,13 @@ class _Matrix:
 class Diagonal(_Matrix):
     """M = diag(matrix), `matrix` of shape [d]."""
 
-    def __init__(self, matrix: Tensor):
-        if not (matrix.isfinite() & (matrix > 0)).all():
-            raise BadInput(f"mass must be positive definite, got a diagonal entry of {matrix.min().item():g}")
-        super().__init__(matrix)
-        self._inverse = matrix.reciprocal()
-        self._root = matrix.sqrt()
+    def __init__(self, matrix: Tensor, dtype: torch.dtype | None = None):
+        super().__init__(matrix, dtype)
+        bad = ~(self.matrix.isfinite() & (self.matrix > 0))
+        if bad.any():
+            raise BadInput(f"mass must be positive definite, got a diagonal entry of {self.matrix[bad][0].item():g}")
+        self._inverse = self.matrix.reciprocal().to(self.dtype)
+        self._root = self.matrix.sqrt().to(self.dtype)
 
     def velocity(self, momentum: Tensor) -> Tensor:
         return momentum * self._inverse
@@ -101,28 +111,34 @@ class Diagonal(_Matrix):
     def colour(self, noise: Tensor) -> Tensor:
         return noise * self._root
 
+    def velocity_variance(self) -> Tensor:
+        return self._inverse.double()
+
 
 class Dense(_Matrix):
-    """M of shape [d, d], as M = LLᵀ; both operations come from the same factor L, found in float64."""
+    """M of shape [d, d], as M = LLᵀ; both operations come from the same factor L."""
 
-    def __init__(self, matrix: Tensor):
-        if not matrix.isfinite().all():
+    def __init__(self, matrix: Tensor, dtype: torch.dtype | None = None):
+        super().__init__(matrix, dtype)
+        if not self.matrix.isfinite().all():
             raise BadInput("mass must be positive definite, got entries that are not finite")
-        if not torch.allclose(matrix, matrix.mT, rtol=1e-5, atol=1e-7 * matrix.abs().max().item()):
+        if not torch.allclose(self.matrix, self.matrix.mT, rtol=1e-5, atol=1e-7 * self.matrix.abs().max().item()):
             raise BadInput("mass must be positive definite, got a matrix that is not symmetric")
-        factor, failed = torch.linalg.cholesky_ex(matrix.double())
+        factor, failed = torch.linalg.cholesky_ex(self.matrix)
         if failed.item():
-            least = torch.linalg.eigvalsh(matrix.double()).min().item()
+            least = torch.linalg.eigvalsh(self.matrix).min().item()
             raise BadInput(f"mass must be positive definite, got a smallest eigenvalue of {least:g}")
-        super().__init__(matrix)
-        self._inverse = torch.cholesky_inverse(factor).to(matrix.dtype)
-        self._root_transposed = factor.mT.contiguous().to(matrix.dtype)
+        self._inverse = torch.cholesky_inverse(factor).to(self.dtype)
+        self._root_transposed = factor.mT.contiguous().to(self.dtype)
 
     def velocity(self, momentum: Tensor) -> Tensor:
         return momentum @ self._inverse
 
     def colour(self, noise: Tensor) -> Tensor:
         return noise @ self._root_transposed
+
+    def velocity_variance(self) -> Tensor:
+        return self._inverse.diagonal().double()
 
 
 def as_mass(mass: Any) -> Mass:
@@ -133,8 +149,10 @@ def as_mass(mass: Any) -> Mass:
         matrix = torch.as_tensor(mass).detach()
     except (TypeError, ValueError, RuntimeError) as error:
         raise BadInput(f"mass must be a tensor, 'identity', 'diagonal' or 'dense', got {mass!r}") from error
+    if not matrix.is_floating_point():
+        matrix = matrix.double()
     if matrix.dim() == 1:
-        return Diagonal(matrix if matrix.is_floating_point() else matrix.double())
+        return Diagonal(matrix)
     if matrix.dim() == 2 and matrix.shape[0] == matrix.shape[1]:
-        return Dense(matrix if matrix.is_floating_point() else matrix.double())
+        return Dense(matrix)
     raise BadInput(f"mass must have shape [d] or [d, d], got {list(matrix.shape)}")

@@ -46,10 +46,12 @@ def decide(
     assert end.potential is not None
     energy_error = end.potential - start.potential + work
     finite = energy_error.isfinite() & end.position.isfinite().all(-1) & end.momentum.isfinite().all(-1)
-    log_ratio = -energy_error / temperature if temperature else torch.where(energy_error > 0, -torch.inf, torch.inf)
+    # Temperature 0 has no test to pass, only a direction: any rise in energy is impossible, any fall certain.
+    log_ratio = -energy_error / temperature if temperature else -energy_error.sign() * torch.inf
     log_accept = torch.where(finite, log_ratio, -torch.inf)
     accepted = finite & (log_uniform < log_accept) if adjust else finite
-    info = Info(log_accept, accepted, log_accept < -DIVERGENCE, energy_error, work, steps)
+    diverging = ~finite | (energy_error > DIVERGENCE * temperature) if temperature else ~finite
+    info = Info(log_accept, accepted, diverging, energy_error, work, steps)
     return choose(accepted, end, flip(start)), info
 
 

@@ -8,6 +8,7 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch.distributions import biject_to
 
 from ggmc.errors import BadInput
 from ggmc.target import Density
@@ -57,6 +58,7 @@ def from_pyro(model: Callable[..., Any], *args: Any, **kwargs: Any) -> Density:
             raise BadInput(f"the latent {name} is discrete ({site['fn']}): sum it out of the model first")
         start[name] = site["value"].detach()
         constraints[name] = site["fn"].support
+    _refuse_moving_supports(start, constraints, prior_draw(PRIOR_DRAWS))
     if not start:
         raise BadInput("the Pyro model has no latent variables: nothing to sample")
 
@@ -66,3 +68,17 @@ def from_pyro(model: Callable[..., Any], *args: Any, **kwargs: Any) -> Density:
             return torch.as_tensor(poutine.trace(conditioned).get_trace(*args, **kwargs).log_prob_sum())
 
     return Density(log_prob, start, constraints)
+
+
+def _refuse_moving_supports(start: dict[str, Tensor], constraints: dict[str, Any], other: Any) -> None:
+    """A bijection is made once, so a support must be the same in another draw from the prior."""
+    for name, constraint in constraints.items():
+        site: Any = other.nodes.get(name)
+        same_shape = site is not None and site["value"].shape == start[name].shape
+        if same_shape:
+            free = biject_to(constraint).inv(start[name])
+            if torch.equal(biject_to(constraint)(free), biject_to(site["fn"].support)(free)):
+                continue
+        raise BadInput(
+            f"the latent {name} has a support or shape that depends on other draws: write it as a fixed one, scaled"
+        )

@@ -5,19 +5,19 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import replace
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 from tqdm.auto import tqdm
 
-from ggmc import diagnostics
+from ggmc import diagnostics, kernels
 from ggmc.errors import BadInput, require_count
 from ggmc.kernels import GGMC, Kernel
+from ggmc.kernels.ggmc import Step, start_state
 from ggmc.metropolis import Info
-from ggmc.scheme import State
+from ggmc.scheme import Dynamics, State
 from ggmc.target import Target
 from ggmc.trace import Block, Trace
 from ggmc.warmup import Warmup
@@ -74,7 +74,7 @@ def sample(
             "sampling_time": time.perf_counter() - begun,
             "seed": seed,
             "tuning_steps": warmup,
-            "dtype": str(target.dtype),
+            "dtype": str(target.dtype).removeprefix("torch."),
         }
         return Trace.of(blocks, run.kernel, attributes)
 
@@ -93,7 +93,10 @@ def sample(
                 error.add_note(f"The {run.drawn} draws per chain made before this are in the exception's `trace`.")
             raise
     trace = trace_of(blocks)
-    trace.warnings = diagnostics.check(trace, run.warmup.wanted if run.warmup.tuning else None)
+    try:
+        trace.warnings = diagnostics.check(trace, run.warmup.wanted if run.warmup.tuning else None)
+    except (Exception, KeyboardInterrupt) as error:  # draws are not lost for want of their diagnosis
+        trace.warnings = [f"The draws could not be diagnosed: {error!r}. Look at trace.summary()."]
     for message in trace.warnings:
         log.warning("%s", message)
     return trace
@@ -109,25 +112,24 @@ class Chains:
         self, target: Target, kernel: Kernel, chains: int, warmup: int, seed: int, target_accept: float | None = None
     ):
         self.target = target
-        self.kernel: Any = kernel
         self.warmup = Warmup(kernel, target, warmup, target_accept)
         self.generator = torch.Generator(target.device).manual_seed(seed)
         self.drawn = 0
         self.divergences = 0
         settings = kernel.as_ggmc()
-        init, self._step = replace(settings, step_size=settings.step_size or 1.0).bind(target)
-        self.state = init(target.starts(chains, self.generator), self.generator)
+        at_rest = Dynamics(0.0, settings.friction, settings.temperature, settings.fixed_mass(target))
+        starts = target.starts(chains, self.generator)
+        self.state = start_state(target, settings.guide.bind(target), starts, at_rest, self.generator)
         self._freeze_when_warm()
 
     def advance(self) -> Info:
         """One trajectory of every chain: of warm-up while there is any left, then one draw each."""
-        if self.warmup.iteration < self.warmup.iterations:
+        if self._step is None:
             self.state, info = self.warmup.step(self.state, self.generator)
             self._freeze_when_warm()
         else:
             self.state, info = self._step(self.state, self.generator)
             self.drawn += 1
-            self.divergences += int(info.diverging.sum())
         return info
 
     def blocks(self, draws: int, watch: Callable[[Info], None] = lambda info: None) -> Iterator[Block]:
@@ -135,17 +137,17 @@ class Chains:
 
         What stops the chains half-way comes through after the draws made so far have been handed out.
         """
-        kept: list[tuple[State, Info]] = []
+        kept: list[_Draw] = []
         try:
             while self.drawn < draws:
                 before = self.drawn
                 info = self.advance()
                 if self.drawn > before:
-                    kept.append((self.state, info))
+                    kept.append(self._draw(info))
                 watch(info)
                 if len(kept) == BLOCK:
-                    yield self._block(kept)
-                    kept = []
+                    full, kept = kept, []
+                    yield self._block(full)
         except (Exception, KeyboardInterrupt):
             if kept:
                 yield self._block(kept)
@@ -154,8 +156,10 @@ class Chains:
             yield self._block(kept)
 
     def state_dict(self) -> dict[str, Any]:
-        """Everything needed to go on, as plain tensors and numbers."""
+        """A snapshot of everything needed to go on, as plain tensors and numbers."""
         return {
+            "kernel": kernels.to_dict(self.warmup.kernel),
+            "warmup_iterations": self.warmup.iterations,
             "state": dict(self.state._asdict()),
             "generator": self.generator.get_state(),
             "warmup": self.warmup.state_dict(),
@@ -164,42 +168,60 @@ class Chains:
         }
 
     def load_state_dict(self, stored: dict[str, Any]) -> None:
-        """Become what was stored."""
-        self.state = State(**stored["state"])
-        self.generator.set_state(stored["generator"])
+        """Become what was stored; refuses the state of a run with other settings."""
+        own = self.state_dict()
+        for name in ("kernel", "warmup_iterations"):
+            if stored[name] != own[name]:
+                raise BadInput(f"the stored run has {name} {stored[name]!r}, but this one has {own[name]!r}")
+        if stored["state"]["position"].shape != self.state.position.shape:
+            shapes = [list(x["state"]["position"].shape) for x in (stored, own)]
+            raise BadInput(f"the stored run has [chains, parameters] {shapes[0]}, but this one has {shapes[1]}")
+        device = self.target.device
+        moved: dict[str, Any] = {k: v if v is None else v.to(device) for k, v in stored["state"].items()}
+        self.state = State(**moved)
+        self.generator.set_state(stored["generator"].cpu())
         self.warmup.load_state_dict(stored["warmup"])
         self.drawn, self.divergences = stored["drawn"], stored["divergences"]
         self._freeze_when_warm()
 
     def _freeze_when_warm(self) -> None:
+        """Fix the kernel once warm-up is over: from then on nothing adapts."""
+        self.kernel: Any = self.warmup.kernel
+        self._step: Step | None = None
         if self.warmup.iteration == self.warmup.iterations:
             self.kernel = self.warmup.tuned()
+            self._mass = self.kernel.as_ggmc().fixed_mass(self.target)
             _, self._step = self.kernel.bind(self.target)
 
-    def _block(self, kept: list[tuple[State, Info]]) -> Block:
-        mass = self.kernel.as_ggmc().fixed_mass(self.target)
-
-        def stacked(rows: list[Tensor]) -> Any:
-            return torch.stack(rows, dim=1).detach().cpu().numpy()
-
-        positions = torch.stack([state.position for state, _ in kept], dim=1)
-        draws = {name: value.detach().cpu().numpy() for name, value in self.target.constrain(positions).items()}
-        infos = [info for _, info in kept]
-        like = infos[0].log_accept
+    def _draw(self, info: Info) -> _Draw:
+        state = self.state
+        assert state.potential is not None
         stats = {
-            "lp": stacked([-state.potential for state, _ in kept if state.potential is not None]),
-            "acceptance_rate": stacked([info.log_accept.clamp_max(0.0).exp() for info in infos]),
-            "log_accept": stacked([info.log_accept for info in infos]),
-            "is_accepted": stacked([info.accepted for info in infos]),
-            "diverging": stacked([info.diverging for info in infos]),
-            "energy_error": stacked([info.energy_error for info in infos]),
-            "work": stacked([info.work for info in infos]),
-            "n_steps": stacked([torch.full_like(like, info.steps, dtype=torch.int64) for info in infos]),
-            "step_size": stacked([torch.full_like(like, self.kernel.step_size) for _ in infos]),
-            "kinetic_temperature": stacked([diagnostics.kinetic_temperature(state, mass) for state, _ in kept]),
-            "configurational_temperature": stacked([diagnostics.configurational_temperature(s) for s, _ in kept]),
+            "lp": -state.potential,
+            "acceptance_rate": info.log_accept.clamp_max(0.0).exp(),
+            "log_accept": info.log_accept,
+            "is_accepted": info.accepted,
+            "diverging": info.diverging,
+            "energy_error": info.energy_error,
+            "work": info.work,
+            "n_steps": torch.full_like(info.accepted, info.steps, dtype=torch.int64),
+            "step_size": torch.full_like(info.log_accept, self.kernel.step_size),
+            "kinetic_temperature": diagnostics.kinetic_temperature(state, self._mass),
+            "configurational_temperature": diagnostics.configurational_temperature(state),
         }
+        return _Draw(state.position, stats)
+
+    def _block(self, kept: list[_Draw]) -> Block:
+        positions = torch.stack([draw.position for draw in kept], dim=1)
+        draws = {name: value.detach().cpu().numpy() for name, value in self.target.constrain(positions).items()}
+        stats = {name: torch.stack([draw.stats[name] for draw in kept], 1).cpu().numpy() for name in kept[0].stats}
+        self.divergences += int(stats["diverging"].sum())
         return Block(draws, stats)
+
+
+class _Draw(NamedTuple):
+    position: Tensor  # [chains, d]
+    stats: dict[str, Tensor]  # [chains] each
 
 
 class _Progress:
@@ -209,6 +231,7 @@ class _Progress:
         self._run = run
         self._bar = tqdm(total=run.warmup.iterations + draws, disable=not shown, dynamic_ncols=True, desc="warm-up")
         self._accepted = 0.0
+        self._diverging = 0
         self._seen = 0
         self._sampling = False
 
@@ -216,12 +239,13 @@ class _Progress:
         if self._bar.disable:
             return
         if self._run.drawn and not self._sampling:
-            self._sampling, self._accepted, self._seen = True, 0.0, 0
+            self._sampling, self._accepted, self._diverging, self._seen = True, 0.0, 0, 0
             self._bar.set_description("sampling")
         self._accepted += info.log_accept.clamp_max(0.0).exp().mean().item()
+        self._diverging += int(info.diverging.sum())
         self._seen += 1
         self._bar.set_postfix_str(
-            f"acceptance {self._accepted / self._seen:.2f}, {self._run.divergences} divergences", refresh=False
+            f"acceptance {self._accepted / self._seen:.2f}, {self._diverging} divergences", refresh=False
         )
         self._bar.update()
 

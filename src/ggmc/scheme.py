@@ -10,9 +10,9 @@ Parentheses mark the part repeated `steps` times; without them the whole word is
 repeated part gets t = h/n each time, and one that stands n times outside it gets t = steps·h/n: over a trajectory each
 letter acts for the time steps·h, so that γ always means the same loss per unit of time.
 
-Only kicks do work on the kinetic energy K(m) = ½ mᵀM⁻¹m that the Metropolis test must know of:
+The Metropolis test must know the work W: the change of the kinetic energy K(m) = ½ mᵀM⁻¹m by all kicks together,
 
-    ΔK = −(t/2) · g · M⁻¹(m_before + m_after)
+    W = Σ ΔK,   ΔK = −(t/2) · g · M⁻¹(m_before + m_after)   for each kick.
 
 O is reversible with respect to exp(−K/T), and A leaves K alone. A word that reads the same backwards can retrace its
 steps; no other word is accepted.
@@ -37,16 +37,14 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 
 from ggmc.errors import BadInput, NotExact, require_count
+from ggmc.guides import Field
 from ggmc.mass import Mass
-
-if TYPE_CHECKING:
-    from ggmc.guides import Field
 
 
 class Move(NamedTuple):
@@ -65,7 +63,8 @@ class Plan(NamedTuple):
 
     outer: Fraction
     """Time of the O's at the two ends. Each leaves the law invariant by itself, so they stand outside the test, where
-    the end of one trajectory and the start of the next are one O: a rejection does not undo a refreshment."""
+    a rejection does not undo them. There the last O of one trajectory meets the first O of the next: they are carried
+    out as one, before the trajectory."""
     moves: tuple[Move, ...]
     gradients: int
     """Gradients of one trajectory: kicks with no drift between them share one. Where a plan both starts and ends with a
@@ -101,8 +100,8 @@ class Scheme:
             )
 
     @property
-    def step(self) -> Scheme:
-        """The repeated part alone."""
+    def repeated(self) -> Scheme:
+        """The part in parentheses as a word of its own."""
         return Scheme(_split(self.word)[1])
 
     def plan(self, steps: int) -> Plan:
@@ -162,13 +161,19 @@ class Dynamics(NamedTuple):
     temperature: float  # T
     mass: Mass  # M
 
+    def decay(self, time: Fraction) -> float:
+        """γt for a time in units of the step size."""
+        return self.friction * float(time) * self.step_size if time else 0.0  # friction may be infinite
+
 
 def run(
     plan: Plan, state: State, dynamics: Dynamics, field: Field, tape: Sequence[Any], noise: Iterator[Tensor]
 ) -> tuple[State, Tensor]:
     """Carry out a plan's tested part: the end state and the work W of its kicks, [chains] float64.
 
-    A pure function of the state, the tape and the noise.
+    A pure function of the state, the tape and the noise. The tape is read only where no gradient is at hand: a state
+    that brings one, as a deterministic guide leaves it, saves the first entry. The end has its potential only where
+    the guide is exact and the last move was a kick.
     """
     position, momentum, potential, gradient = state
     velocity = dynamics.mass.velocity
@@ -177,7 +182,7 @@ def run(
     for letter, time in plan.moves:
         t = float(time) * dynamics.step_size
         if letter == "O":
-            momentum = refresh(momentum, dynamics.friction * t, dynamics, noise)
+            momentum = refresh(momentum, dynamics.decay(time), dynamics, noise)
         elif letter == "B":
             if gradient is None:
                 gradient, potential = field(position, next(entries))
@@ -192,12 +197,12 @@ def run(
     return State(position, momentum, potential, gradient), work
 
 
-def refresh(momentum: Tensor, lost: float, dynamics: Dynamics, noise: Iterator[Tensor]) -> Tensor:
-    """The letter O, with `lost` = γt. Where there is no friction it draws no noise; infinite friction forgets all."""
-    if lost == 0:
+def refresh(momentum: Tensor, decay: float, dynamics: Dynamics, noise: Iterator[Tensor]) -> Tensor:
+    """The letter O, with `decay` = γt. No friction draws no noise; γt = ∞ is a momentum drawn afresh."""
+    if decay == 0:
         return momentum
-    scale = math.sqrt(-math.expm1(-2 * lost) * dynamics.temperature)
-    return math.exp(-lost) * momentum + scale * dynamics.mass.colour(next(noise))
+    scale = math.sqrt(-math.expm1(-2 * decay) * dynamics.temperature)
+    return math.exp(-decay) * momentum + scale * dynamics.mass.colour(next(noise))
 
 
 def normals(like: Tensor, generator: torch.Generator) -> Iterator[Tensor]:

@@ -1,7 +1,8 @@
 """The target: what is sampled, π(θ) ∝ exp(−U(θ)/T), and its potential U.
 
-One convention, said once: the potential U(θ) = −log density is summed over all data, prior and Jacobian included, in
-float64. Chains move in an unconstrained space; `log_prob` sees, and traces report, constrained values.
+One convention, said once: the potential U(θ) = −log density is summed over all data, prior and Jacobian included, and
+is float64, whatever the precision in which `log_prob` itself adds up. Chains move in an unconstrained space; `log_prob`
+sees, and traces report, constrained values.
 """
 
 from __future__ import annotations
@@ -48,7 +49,7 @@ class Target(Protocol):
         ...
 
     def starts(self, chains: int, generator: torch.Generator) -> Tensor:
-        """Where each chain begins: [chains, d], every row of finite potential."""
+        """Where each chain begins: [chains, d], every row of finite potential and gradient."""
         ...
 
 
@@ -112,6 +113,8 @@ class Density:
     def unconstrain(self, values: Parameters) -> Tensor:
         """The user's values as rows: {name: [..., *shape]} -> [..., d]."""
         named = {ONLY_NAME: values} if isinstance(values, Tensor) else values
+        if set(named) != set(self._transforms):
+            raise BadInput(f"expected values for {sorted(self._transforms)}, got {sorted(named)}")
         return self.space.flatten({name: self._transforms[name].inv(value) for name, value in named.items()})
 
     def starts(self, chains: int, generator: torch.Generator) -> Tensor:
@@ -121,7 +124,8 @@ class Density:
         # Only where a chain begins is chosen by looking, which biases nothing; the start itself is known to be finite.
         for _ in range(30):
             position = self._start + spread * noise
-            bad = ~self.potential(position).isfinite()
+            potential, gradient = self.potential_and_gradient(position)
+            bad = ~(potential.isfinite() & gradient.isfinite().all(-1))
             if not bad.any():
                 return position
             spread[bad] /= 2
@@ -228,7 +232,7 @@ def _named_start(start: Parameters) -> dict[str, Tensor]:
             raise BadInput(f"start must be floating point, got {value.dtype} for {name}: use .double()")
         if not value.isfinite().all():
             where = Space({name: value.shape}).locate(int((~value.isfinite()).flatten().nonzero()[0]))
-            raise BadInput(f"start is not finite in {where}")
+            raise BadInput(f"start must be finite, got {value[~value.isfinite()][0].item()} in {where}")
     first = next(iter(named.values()))
     for name, value in named.items():
         if (value.dtype, value.device) != (first.dtype, first.device):

@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 
 Arrays = dict[str, np.ndarray]
 
+LARGEST_STORED_MASS = 10_000  # numbers; attributes are text
+
 
 class Block(NamedTuple):
     """Some consecutive draws of all chains: arrays of shape [chains, draws, ...]."""
@@ -28,6 +30,8 @@ class Block(NamedTuple):
 @dataclass
 class Trace:
     """The draws of a run, on the user's constrained scale, by name: `trace["sigma"]` is [chains, draws, *shape].
+
+    `stats` has one number per trajectory under ArviZ's names; `lp` is −U, the log density on the unconstrained scale.
 
     Example:
         >>> import torch, ggmc
@@ -72,6 +76,8 @@ class Trace:
         """The groups `posterior` and `sample_stats` as an xarray DataTree, named as in ArviZ's schema."""
         import xarray
 
+        attributes = self._stored_attributes()
+
         def dataset(arrays: Arrays) -> xarray.Dataset:
             coordinates = {"chain": np.arange(self.num_chains), "draw": np.arange(self.num_draws)}
             variables = {
@@ -80,7 +86,7 @@ class Trace:
             }
             for name, array in arrays.items():
                 coordinates |= {f"{name}_dim_{i}": np.arange(n) for i, n in enumerate(array.shape[2:])}
-            return xarray.Dataset(variables, coordinates, self._stored_attributes())
+            return xarray.Dataset(variables, coordinates, attributes)
 
         return xarray.DataTree.from_dict(
             {"/posterior": dataset(self.draws), "/sample_stats": dataset(self.stats)}, name="ggmc"
@@ -105,10 +111,13 @@ class Trace:
     def _stored_attributes(self) -> dict[str, Any]:
         import ggmc
 
+        settings = kernels.to_dict(self.kernel)
+        if self.kernel.as_ggmc().mass is not None and np.size(settings["mass"]) > LARGEST_STORED_MASS:
+            settings["mass"] = repr(self.kernel.mass)
         own = {
             "inference_library": "ggmc",
             "inference_library_version": ggmc.__version__,
             "torch_version": str(torch.__version__),
-            "kernel": json.dumps(kernels.to_dict(self.kernel)),
+            "kernel": json.dumps(settings, allow_nan=False),
         }
         return own | self.attributes

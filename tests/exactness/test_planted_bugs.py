@@ -122,8 +122,8 @@ def test_temperature_forgotten_in_the_test(monkeypatch: pytest.MonkeyPatch) -> N
 def test_temperature_forgotten_in_the_noise(monkeypatch: pytest.MonkeyPatch) -> None:
     refresh = scheme.refresh
 
-    def buggy(momentum: Tensor, lost: float, dynamics: Dynamics, noise: Any) -> Tensor:
-        return refresh(momentum, lost, dynamics._replace(temperature=1.0), noise)
+    def buggy(momentum: Tensor, decay: float, dynamics: Dynamics, noise: Any) -> Tensor:
+        return refresh(momentum, decay, dynamics._replace(temperature=1.0), noise)
 
     monkeypatch.setattr(engine, "refresh", buggy)
     assert caught(ggmc.GGMC(0.7, 0.3, 3, temperature=0.4), quartic(0.4))

@@ -14,7 +14,9 @@ from torch import Tensor
 from ggmc.guides.exact import Exact
 from ggmc.target import Target
 
-__all__ = ["Exact", "Field", "Guide"]
+__all__ = ["GUIDES", "Exact", "Field", "Guide"]
+
+GUIDES: dict[str, Any] = {guide.__name__: guide for guide in (Exact,)}
 
 
 class Field(Protocol):
@@ -24,7 +26,7 @@ class Field(Protocol):
     """Whether ζ plays no part, so that the gradient at one trajectory's end serves the next one's start."""
 
     def __call__(self, position: Tensor, entry: Any) -> tuple[Tensor, Tensor | None]:
-        """g at each row for one entry ζ of the tape, and U there where it came for free."""
+        """g at each row for one entry ζ of the tape, and the exact U there if it came for free, else None."""
         ...
 
     def tape(self, gradients: int, chains: int, generator: torch.Generator) -> Sequence[Any]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import fields
 from typing import Any, Protocol
 
@@ -48,6 +49,8 @@ def to_dict(kernel: Kernel) -> dict[str, Any]:
             value = "identity"
         elif field.name == "guide":
             value = {"guide": type(value).__name__} | {f.name: getattr(value, f.name) for f in fields(value)}
+        elif value == math.inf:
+            value = "inf"  # JSON has no infinity
         plain[field.name] = list(value) if isinstance(value, tuple) else value
     return plain
 
@@ -58,8 +61,13 @@ def from_dict(plain: dict[str, Any]) -> Any:
     name = settings.pop("kernel", None)
     if name not in _KERNELS:
         raise BadInput(f"unknown kernel {name!r}: known are {sorted(_KERNELS)}")
-    guide = dict(settings.pop("guide"))
-    settings["guide"] = getattr(guides, guide.pop("guide"))(**guide)
+    guide = dict(settings.pop("guide", {}))
+    guide_name = guide.pop("guide", None)
+    if guide_name not in guides.GUIDES:
+        raise BadInput(f"unknown guide {guide_name!r}: known are {sorted(guides.GUIDES)}")
+    settings["guide"] = guides.GUIDES[guide_name](**guide)
+    if settings.get("friction") == "inf":
+        settings["friction"] = math.inf
     if isinstance(settings.get("steps"), list):
         settings["steps"] = tuple(settings["steps"])
     if isinstance(settings.get("mass"), list):

@@ -1,9 +1,14 @@
 """GGMC: gradient-guided Monte Carlo, the reversible Langevin integrator with an exact Metropolis test.
 
 One trajectory carries out a word of O, B, A (see `scheme.py`, where each letter is an equation); `OBABO`, repeated
-`steps` times, is the paper's:
+`steps` times, is the paper's. One step of size h is
 
-    O  m ← √a m + √((1−a)T) M^½ ε,  a = e^(−γh)        B  m ← m − (h/2) g(θ; ζ)        A  θ ← θ + h M⁻¹m
+    O  m ← e^(−γh/2) m + √((1 − e^(−γh)) T) M^½ ε
+    B  m ← m − (h/2) g(θ; ζ)
+    A  θ ← θ + h M⁻¹m
+    B, O  as above
+
+where the O's of neighbouring steps, and kicks with no O between them, merge into one.
 
 Targets exp(−(U(θ) + K(m))/T), exactly, at every step size and with every guide: the word can retrace its steps, so the
 one test of `metropolis.py`, log α = −[U(θ') − U(θ) + W]/T, corrects the whole trajectory. With `adjust=False` it is
@@ -82,11 +87,16 @@ class GGMC:
         if self.steps is not None:
             low, high = _range(self.steps)
             require_count("steps", low)
-            require_count("steps", high, least=low)
+            require_count("steps", high)
+            if low > high:
+                raise BadInput(f"steps must be a pair (least, most), got {self.steps!r}")
         Scheme(self.scheme)
         if not hasattr(self.guide, "bind"):
             raise BadInput(f"guide must be a guide such as ggmc.Exact(), got {self.guide!r}")
-        if self.mass is not None and not (isinstance(self.mass, str) and self.mass in MASS_KINDS):
+        if isinstance(self.mass, str) and self.mass in MASS_KINDS:
+            if self.mass != "identity" and self.step_size is not None:
+                raise BadInput(f"mass={self.mass!r} is found in warm-up: leave step_size out too, or give a tensor")
+        elif self.mass is not None:
             object.__setattr__(self, "mass", as_mass(self.mass))
 
     def bind(self, target: Target) -> tuple[Init, Step]:
@@ -108,10 +118,9 @@ class GGMC:
             log_uniform = metropolis.log_uniforms(len(state.position), generator)
             tape = field.tape(plan.gradients, len(state.position), generator)
 
-            start = state
-            if self.fresh_momentum or plan.outer:
-                lost = math.inf if self.fresh_momentum else dynamics.friction * float(plan.outer) * dynamics.step_size
-                start = state._replace(momentum=refresh(state.momentum, lost, dynamics, noise))
+            # The O's at the trajectory's ends, outside the test: a rejection flips the momentum that they left.
+            decay = math.inf if self.fresh_momentum else dynamics.decay(plan.outer)
+            start = state._replace(momentum=refresh(state.momentum, decay, dynamics, noise))
             end, work = run(plan, start, dynamics, field, tape, noise)
             if end.potential is None:
                 end = end._replace(potential=target.potential(end.position))
@@ -140,14 +149,15 @@ def start_state(
     gradient, potential = field(position, None) if field.deterministic else (None, None)
     if potential is None:
         potential = target.potential(position)
-    for rows in (position, gradient, potential[:, None].expand_as(position)):
+    for what, rows in (("position", position), ("gradient", gradient)):
         if rows is not None and not rows.isfinite().all():
             chain, column = (~rows.isfinite()).nonzero()[0].tolist()
-            where = f"{target.space.locate(column)} = {position[chain, column].item():g}"
-            raise BadInput(
-                f"chain {chain} starts at a potential of {potential[chain].item():g}, with trouble in {where}: "
-                "start inside the support"
-            )
+            where, value = target.space.locate(column), rows[chain, column].item()
+            raise BadInput(f"chain {chain} starts with a {what} of {value:g} in {where}: start inside the support")
+    if not potential.isfinite().all():
+        chain = int((~potential.isfinite()).nonzero()[0])
+        value = potential[chain].item()
+        raise BadInput(f"chain {chain} starts at a potential of {value:g}: start inside the support")
     momentum = refresh(torch.zeros_like(position), math.inf, dynamics, normals(position, generator))
     return State(position, momentum, potential, gradient)
 

@@ -38,7 +38,7 @@ class MALT:
     def __post_init__(self) -> None:
         object.__setattr__(self, "mass", self.as_ggmc().mass)
         if self.step_size is not None and self.steps is None:
-            raise BadInput("MALT with a given step_size needs steps too: give both, or neither to have them tuned")
+            raise BadInput("MALT with a given step_size needs steps too: give steps, or leave both to warm-up")
 
     def as_ggmc(self) -> GGMC:
         """The same sampler as a word."""

@@ -29,12 +29,15 @@ class Paths:
         self.kept = deque(kept)
         self._bytes = sum(positions.nbytes + acceptances.nbytes for positions, acceptances in self.kept)
 
+    @staticmethod
+    def watched(position: Tensor) -> Tensor:
+        """The coordinates that are looked at, as a copy."""
+        return position[:, :: math.ceil(position.shape[-1] / WATCHED)].clone()
+
     def add(self, positions: Tensor, acceptances: Tensor) -> None:
-        """One path of every chain: [n + 1, chains, d] positions and [n + 1, chains] acceptance probabilities."""
-        stride = math.ceil(positions.shape[-1] / WATCHED)
-        kept = (positions[..., ::stride].float(), acceptances.float())
-        self.kept.append(kept)
-        self._bytes += kept[0].nbytes + kept[1].nbytes
+        """One path of every chain: [n + 1, chains, watched] positions, [n + 1, chains] acceptance probabilities."""
+        self.kept.append((positions, acceptances))
+        self._bytes += positions.nbytes + acceptances.nbytes
         while self._bytes > MEMORY and len(self.kept) > 1:
             old = self.kept.popleft()
             self._bytes -= old[0].nbytes + old[1].nbytes
@@ -44,7 +47,8 @@ class Paths:
         if len(self.kept) < 10:
             return None
         starts = torch.stack([positions[0] for positions, _ in self.kept]).flatten(0, 1)
-        centre, scale = starts.mean(0), starts.std(0).clamp_min(1e-30)
+        centre, scale = starts.mean(0), starts.std(0)
+        scale = torch.where(scale > 0, scale, torch.inf)  # what never moves has nothing to say
         longest = max(len(positions) for positions, _ in self.kept) - 1
         jump = starts.new_zeros(longest + 1, 2 * starts.shape[-1])
         count = starts.new_zeros(longest + 1, 1)
@@ -54,7 +58,10 @@ class Paths:
             square_jump = acceptances.unsqueeze(-1) * (features - features[0]) ** 2
             jump[: len(positions)] += square_jump.nan_to_num(0.0, 0.0, 0.0).sum(1)
             count[: len(positions)] += positions.shape[1]
-        change = jump / (2 * count)  # 1 − ρ for each number of steps, as half the mean squared jump of a unit variance
+        # 1 − ρ for each number of steps, as half the mean squared jump of a feature of unit variance
+        change = (jump / (2 * count))[:, scale.isfinite().repeat(2)]
+        if change.shape[1] == 0:
+            return None
         enough = int((count[:, 0] >= 0.1 * count[0, 0]).sum()) - 1
         return min(range(1, max(2, int(enough / (1 + SPREAD)) + 1)), key=lambda n: _cost(change, n))
 

@@ -8,6 +8,7 @@ from typing import Literal
 import torch
 from torch import Tensor
 
+from ggmc.errors import BadInput
 from ggmc.mass import Dense, Diagonal, Mass
 
 Kind = Literal["diagonal", "dense"]
@@ -53,6 +54,10 @@ class Moments:
         else:
             self.scatter += (rows**2).sum(0) + between * delta**2
 
+    def copy(self, device: torch.device) -> Moments:
+        """The same, in memory of its own."""
+        return Moments(self.count, *(x.to(device, copy=True) for x in (self.mean, self.scatter, self.square_jumps)))
+
     @property
     def variance(self) -> Tensor:
         scatter = self.scatter.diagonal() if self.scatter.dim() == 2 else self.scatter
@@ -69,15 +74,19 @@ class Moments:
         variance = self.variance
         if self.count < 2 or not (variance.isfinite() & (variance > 0)).all():
             return None
+        diagonal = Diagonal(temperature / variance, like.dtype)
         if self.scatter.dim() == 1:
-            return Diagonal((temperature / variance).to(like))
+            return diagonal
         covariance = self.scatter / (self.count - 1)
         # With enough draws it is not shrunk: a sample covariance is equally good in all coordinates, while any mix with
         # its diagonal closes a narrow valley, which is what a dense mass is for. With few, some directions are unseen.
         if self.effective_draws < ENOUGH_DRAWS_PER_PARAMETER * len(self.mean):
-            trust = self.count / (self.count + SHRINKAGE)
+            trust = self.effective_draws / (self.effective_draws + SHRINKAGE)
             covariance = trust * covariance + (1 - trust) * torch.diag(variance)
         factor, failed = torch.linalg.cholesky_ex(covariance)
         if failed.item():
-            return Diagonal((temperature / variance).to(like))
-        return Dense((temperature * torch.cholesky_inverse(factor)).to(like))
+            return diagonal
+        try:
+            return Dense(temperature * torch.cholesky_inverse(factor), like.dtype)
+        except BadInput:  # so narrow that its inverse is no longer positive definite in float64
+            return diagonal

@@ -8,6 +8,7 @@ closing phase. After that nothing adapts: adaptation during sampling would void 
 
 from __future__ import annotations
 
+import logging
 import math
 from dataclasses import asdict, replace
 from typing import Any
@@ -26,9 +27,11 @@ from ggmc.warmup.length import LONGEST, Paths, steps_around
 from ggmc.warmup.mass import Moments, suitable_kind
 from ggmc.warmup.step_size import DualAveraging, harmonic_mean
 
+log = logging.getLogger("ggmc")
+
 GROWTH = 1.5  # of each window over the one before
-LOST, LOST_PER_ROOT_DIMENSION = 10.0, 5.0  # how far above the others, in temperatures, a chain counts as lost
 FIRST_REACH = 10  # steps of the first paths, before any have been seen
+LOST, LOST_PER_ROOT_DIMENSION = 10.0, 5.0  # how far above the others, in temperatures, a chain counts as left behind
 
 
 def windows(iterations: int) -> list[int]:
@@ -39,7 +42,7 @@ def windows(iterations: int) -> list[int]:
         >>> windows(1000)
         [30, 75, 143, 245, 398, 900]
     """
-    closing = round(0.1 * iterations)
+    closing = max(round(0.1 * iterations), min(50, iterations // 2))
     length = max(20, round(0.03 * iterations))
     ends = [min(length, iterations - closing)]
     while ends[-1] + GROWTH * length + GROWTH**2 * length <= iterations - closing:
@@ -55,19 +58,23 @@ def bring_back_lost_chains(state: State, temperature: float) -> State:
 
     In equilibrium potentials differ between chains by a few T√(d/2). A chain left behind by much more sits in a trap
     that holds no probability to speak of, and would spoil the pooled mass for all. Modes of comparable height are left
-    alone: that the chains disagree about them is for R̂ to show. Early warm-up only, so no draw depends on it.
+    alone: that the chains disagree about them is for R̂ to show.
     """
     assert state.potential is not None
     allowed = temperature * (LOST + LOST_PER_ROOT_DIMENSION * math.sqrt(state.position.shape[-1]))
     lost = state.potential > state.potential.median() + allowed
     best = int(state.potential.argmin())
+    for chain in lost.nonzero().flatten().tolist():
+        log.warning(
+            "Warm-up: chain %d was left behind at a potential of %.4g and goes on from chain %d, at %.4g.",
+            chain,
+            state.potential[chain].item(),
+            best,
+            state.potential[best].item(),
+        )
 
-    def moved(rows: Any) -> Any:
-        if rows is None:
-            return None
-        return torch.where(lost if rows.dim() == 1 else lost[:, None], rows[best], rows)
-
-    return State(*map(moved, state))
+    everyone_at_best = State(*(None if rows is None else rows[best].expand_as(rows) for rows in state))  # pyright: ignore
+    return metropolis.choose(lost, everyone_at_best, state)
 
 
 class Warmup:
@@ -80,23 +87,25 @@ class Warmup:
         self.iterations = iterations
         self.iteration = 0
         self.tuning = self.settings.step_size is None
-        if self.tuning and iterations == 0:
-            raise BadInput("step_size=None is tuned in warm-up, but warmup is 0: give a step_size or some warm-up")
+        if self.tuning:
+            self._check()
         one_step = self.settings.steps == 1 and math.isinf(self.settings.friction)
         self.wanted = wanted_acceptance or (0.6 if one_step else 0.8)
         self.ends = windows(iterations)
+        self.field = self.settings.guide.bind(target)
         self.mass: Mass = self.settings.fixed_mass(target)
         self.time: float | None = None  # the trajectory's length in units of time, once known
         self.reach = FIRST_REACH
         self.dual: DualAveraging | None = None
         self.moments: Moments | None = None
         self.paths = Paths()
+        self._given_step = None if self.tuning else self.settings.bind(target)[1]
 
     def step(self, state: State, generator: torch.Generator) -> tuple[State, Info]:
         """One trajectory of every chain, and what is learnt from it."""
-        if not self.tuning:
+        if self._given_step is not None:
             self.iteration += 1
-            return self.settings.bind(self.target)[1](state, generator)
+            return self._given_step(state, generator)
         if self.dual is None:
             self.dual = DualAveraging.around(self._first_step_size(state, generator), self.wanted)
             self._open_window(state)
@@ -111,16 +120,13 @@ class Warmup:
             self.moments.add(state.position, previous)
         self.iteration += 1
         if self.iteration in self.ends:
-            if self.iteration < self.ends[-1]:
-                state = bring_back_lost_chains(state, self.settings.temperature)
-            self._close_window(state, generator)
+            state = self._close_window(state, generator)
         return state, info
 
     def tuned(self) -> Any:
         """The user's kernel with everything it left open filled in."""
-        if not self.tuning:
+        if self.dual is None:
             return self.kernel
-        assert self.dual is not None
         found = self._kernel(self.dual.settled)
         open_settings: dict[str, Any] = {"step_size": found.step_size, "mass": found.mass}
         if self.settings.steps is None:
@@ -128,24 +134,39 @@ class Warmup:
         return replace(self.kernel, **open_settings)  # pyright: ignore[reportArgumentType]
 
     def state_dict(self) -> dict[str, Any]:
-        """What has been learnt so far, as plain tensors and numbers."""
+        """A snapshot of what has been learnt so far, as plain tensors and numbers."""
         return {
             "iteration": self.iteration,
             "mass": getattr(self.mass, "matrix", None),
             "time": self.time,
             "reach": self.reach,
             "dual": None if self.dual is None else asdict(self.dual),
-            "moments": None if self.moments is None else vars(self.moments),
+            "moments": None if self.moments is None else asdict(self.moments),
             "paths": list(self.paths.kept),
         }
 
     def load_state_dict(self, stored: dict[str, Any]) -> None:
         """Become what was stored."""
+        like = torch.empty(0, self.target.space.size, dtype=self.target.dtype, device=self.target.device)
         self.iteration, self.time, self.reach = stored["iteration"], stored["time"], stored["reach"]
-        self.mass = Identity() if stored["mass"] is None else as_mass(stored["mass"])
+        self.mass = Identity() if stored["mass"] is None else as_mass(stored["mass"]).to(like)
         self.dual = None if stored["dual"] is None else DualAveraging(**stored["dual"])
-        self.moments = None if stored["moments"] is None else Moments(**stored["moments"])
-        self.paths = Paths(stored["paths"])
+        self.moments = None if stored["moments"] is None else Moments(**stored["moments"]).copy(like.device)
+        self.paths = Paths((positions.to(like.device), a.to(like.device)) for positions, a in stored["paths"])
+
+    def _check(self) -> None:
+        if self.iterations == 0:
+            raise BadInput("step_size=None is tuned in warm-up, but warmup is 0: give a step_size or some warm-up")
+        if self.settings.temperature == 0:
+            raise BadInput("temperature 0 has no acceptance to tune a step size by: give a step_size")
+        if self.settings.steps is None:
+            try:
+                _ = Scheme(self.settings.scheme).repeated
+            except BadInput as error:
+                word = self.settings.scheme
+                raise BadInput(
+                    f"steps cannot be tuned for the word {word!r}, whose steps do not move: give steps"
+                ) from error
 
     # What happens at each trajectory
 
@@ -155,46 +176,43 @@ class Warmup:
             steps = steps_around((self.time or FIRST_REACH * step_size) / step_size)
         return replace(self.settings, step_size=step_size, steps=steps, mass=self.mass)
 
+    def _dynamics(self, step_size: float) -> Dynamics:
+        return Dynamics(step_size, self.settings.friction, self.settings.temperature, self.mass)
+
     def _explore(self, state: State, step_size: float, generator: torch.Generator) -> tuple[State, Info]:
         """A trajectory of a random length from a fresh momentum, every step of its path kept."""
-        settings = self.settings
-        dynamics = Dynamics(step_size, settings.friction, settings.temperature, self.mass)
-        field = settings.guide.bind(self.target)
-        plan = Scheme(settings.scheme).step.plan(1)
+        dynamics, temperature = self._dynamics(step_size), self.settings.temperature
+        plan = Scheme(self.settings.scheme).repeated.plan(1)
+        chains = len(state.position)
         noise = normals(state.position, generator)
-        log_uniform = metropolis.log_uniforms(len(state.position), generator)
+        log_uniform = metropolis.log_uniforms(chains, generator)
         steps = draw_steps((1, self.reach), generator)
 
-        momentum = refresh(state.momentum, math.inf, dynamics, noise)
-        start = here = state._replace(momentum=momentum)
+        start = here = state._replace(momentum=refresh(state.momentum, math.inf, dynamics, noise))
         assert start.potential is not None
         work = torch.zeros_like(start.potential)
-        positions, acceptances = [start.position], [torch.ones_like(start.potential)]
+        positions = [self.paths.watched(start.position)]
+        acceptances = [torch.ones_like(start.potential)]
         for _ in range(steps):
-            if plan.outer:
-                lost = dynamics.friction * float(plan.outer) * step_size
-                here = here._replace(momentum=refresh(here.momentum, lost, dynamics, noise))
-            here, more = run(
-                plan, here, dynamics, field, field.tape(plan.gradients, len(here.position), generator), noise
-            )
+            momentum = refresh(here.momentum, dynamics.decay(plan.outer), dynamics, noise)
+            tape = self.field.tape(plan.gradients, chains, generator)
+            here, more = run(plan, here._replace(momentum=momentum), dynamics, self.field, tape, noise)
             if here.potential is None:
                 here = here._replace(potential=self.target.potential(here.position))
             assert here.potential is not None
             work = work + more
-            positions.append(here.position)
-            log_accept = -(here.potential - start.potential + work) / settings.temperature
+            log_accept = -(here.potential - start.potential + work) / temperature
+            positions.append(self.paths.watched(here.position))
             acceptances.append(log_accept.nan_to_num(-torch.inf).clamp_max(0.0).exp())
         self.paths.add(torch.stack(positions), torch.stack(acceptances))
-        return metropolis.decide(start, here, work, steps, settings.temperature, log_uniform, settings.adjust)
+        return metropolis.decide(start, here, work, steps, temperature, log_uniform, self.settings.adjust)
 
     def _first_step_size(self, state: State, generator: torch.Generator) -> float:
         """Double or halve until one step's acceptance crosses one half."""
         step_size, direction = 0.1, 0
+        one_step = replace(self.settings, steps=1, mass=self.mass, fresh_momentum=True, adjust=True)
         for _ in range(60):
-            one_step = replace(
-                self.settings, step_size=step_size, steps=1, mass=self.mass, fresh_momentum=True, adjust=True
-            )
-            _, info = one_step.bind(self.target)[1](state, generator)
+            _, info = replace(one_step, step_size=step_size).bind(self.target)[1](state, generator)
             wanted = 1 if harmonic_mean(info.log_accept) > 0.5 else -1
             if direction and wanted != direction:
                 break
@@ -213,14 +231,23 @@ class Warmup:
         self.moments = Moments.none(state.position, kind) if adapts else None
         self.paths = Paths()
 
-    def _close_window(self, state: State, generator: torch.Generator) -> None:
+    def _close_window(self, state: State, generator: torch.Generator) -> State:
         assert self.dual is not None
-        best = self.paths.best_steps() if self.settings.steps is None else None
+        if self.iteration < self.ends[-1]:
+            state = bring_back_lost_chains(state, self.settings.temperature)
+        best = self.paths.best_steps()
         if best is not None:
             self.time = best * self.dual.settled
             self.reach = min(LONGEST, max(5, round(2.5 * best)))
         found = self.moments.mass(self.settings.temperature, state.position) if self.moments is not None else None
         if found is not None:
+            if self.time is not None:  # with another mass positions move at another speed: as far takes another time
+                speed_up = found.velocity_variance().log() - self.mass.velocity_variance().double().log()
+                self.time *= math.exp(-speed_up.median().item() / 2)
             self.mass = found
         self._open_window(state)
-        self.dual = DualAveraging.around(self._first_step_size(state, generator), self.wanted)
+        step_size = self._first_step_size(state, generator)
+        self.dual = DualAveraging.around(step_size, self.wanted)
+        # The momentum was drawn for the mass before, or belongs to the chain that a lost one joined.
+        noise = normals(state.position, generator)
+        return state._replace(momentum=refresh(state.momentum, math.inf, self._dynamics(step_size), noise))
