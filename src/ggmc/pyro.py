@@ -74,8 +74,7 @@ def _refuse_moving_supports(start: dict[str, Tensor], constraints: dict[str, Any
     """A bijection is made once, so a support must be the same in another draw from the prior."""
     for name, constraint in constraints.items():
         site: Any = other.nodes.get(name)
-        same_shape = site is not None and site["value"].shape == start[name].shape
-        if same_shape:
+        if site is not None and site["value"].shape == start[name].shape:
             free = biject_to(constraint).inv(start[name])
             if torch.equal(biject_to(constraint)(free), biject_to(site["fn"].support)(free)):
                 continue

@@ -81,7 +81,7 @@ class Moments:
         # With enough draws it is not shrunk: a sample covariance is equally good in all coordinates, while any mix with
         # its diagonal closes a narrow valley, which is what a dense mass is for. With few, some directions are unseen.
         if self.effective_draws < ENOUGH_DRAWS_PER_PARAMETER * len(self.mean):
-            trust = self.effective_draws / (self.effective_draws + SHRINKAGE)
+            trust = self.count / (self.count + SHRINKAGE)
             covariance = trust * covariance + (1 - trust) * torch.diag(variance)
         factor, failed = torch.linalg.cholesky_ex(covariance)
         if failed.item():

@@ -40,12 +40,12 @@ def windows(iterations: int) -> list[int]:
     Example:
         >>> from ggmc.warmup.warmup import windows
         >>> windows(1000)
-        [30, 75, 143, 245, 398, 900]
+        [30, 75, 143, 245, 398, 628, 900]
     """
     closing = max(round(0.1 * iterations), min(50, iterations // 2))
     length = max(20, round(0.03 * iterations))
     ends = [min(length, iterations - closing)]
-    while ends[-1] + GROWTH * length + GROWTH**2 * length <= iterations - closing:
+    while ends[-1] + 2 * GROWTH * length <= iterations - closing:
         length = round(GROWTH * length)
         ends.append(ends[-1] + length)
     if iterations - closing - ends[-1] >= 20:
@@ -53,16 +53,19 @@ def windows(iterations: int) -> list[int]:
     return ends
 
 
+def left_behind_by(state: State, temperature: float) -> float:
+    """A difference in potential that chains in equilibrium do not show: theirs is a few T√(d/2)."""
+    return temperature * (LOST + LOST_PER_ROOT_DIMENSION * math.sqrt(state.position.shape[-1]))
+
+
 def bring_back_lost_chains(state: State, temperature: float) -> State:
     """Move a chain that is far above the others in potential to where the best of them is.
 
-    In equilibrium potentials differ between chains by a few T√(d/2). A chain left behind by much more sits in a trap
-    that holds no probability to speak of, and would spoil the pooled mass for all. Modes of comparable height are left
-    alone: that the chains disagree about them is for R̂ to show.
+    A chain left so far behind sits in a trap that holds no probability to speak of, and would spoil the pooled mass
+    for all. Modes of comparable height are left alone: that the chains disagree about them is for R̂ to show.
     """
     assert state.potential is not None
-    allowed = temperature * (LOST + LOST_PER_ROOT_DIMENSION * math.sqrt(state.position.shape[-1]))
-    lost = state.potential > state.potential.median() + allowed
+    lost = state.potential > state.potential.median() + left_behind_by(state, temperature)
     best = int(state.potential.argmin())
     for chain in lost.nonzero().flatten().tolist():
         log.warning(
@@ -96,6 +99,7 @@ class Warmup:
         self.mass: Mass = self.settings.fixed_mass(target)
         self.time: float | None = None  # the trajectory's length in units of time, once known
         self.reach = FIRST_REACH
+        self.lowest_potential: float | None = None  # of any chain, at the end of the last window
         self.dual: DualAveraging | None = None
         self.moments: Moments | None = None
         self.paths = Paths()
@@ -140,6 +144,7 @@ class Warmup:
             "mass": getattr(self.mass, "matrix", None),
             "time": self.time,
             "reach": self.reach,
+            "lowest_potential": self.lowest_potential,
             "dual": None if self.dual is None else asdict(self.dual),
             "moments": None if self.moments is None else asdict(self.moments),
             "paths": list(self.paths.kept),
@@ -149,6 +154,7 @@ class Warmup:
         """Become what was stored."""
         like = torch.empty(0, self.target.space.size, dtype=self.target.dtype, device=self.target.device)
         self.iteration, self.time, self.reach = stored["iteration"], stored["time"], stored["reach"]
+        self.lowest_potential = stored["lowest_potential"]
         self.mass = Identity() if stored["mass"] is None else as_mass(stored["mass"]).to(like)
         self.dual = None if stored["dual"] is None else DualAveraging(**stored["dual"])
         self.moments = None if stored["moments"] is None else Moments(**stored["moments"]).copy(like.device)
@@ -233,12 +239,17 @@ class Warmup:
 
     def _close_window(self, state: State, generator: torch.Generator) -> State:
         assert self.dual is not None
-        if self.iteration < self.ends[-1]:
+        assert state.potential is not None
+        lowest, before = state.potential.min().item(), self.lowest_potential
+        arrived = before is not None and before - lowest < left_behind_by(state, self.settings.temperature)
+        if arrived and self.iteration < self.ends[-1]:  # before the best has arrived, nobody is lost
             state = bring_back_lost_chains(state, self.settings.temperature)
+        self.lowest_potential = lowest
         best = self.paths.best_steps()
         if best is not None:
             self.time = best * self.dual.settled
-            self.reach = min(LONGEST, max(5, round(2.5 * best)))
+            # Paths reach beyond the best length seen, and grow shorter only by halves: a hasty choice is seen again.
+            self.reach = min(LONGEST, max(5, round(2.5 * best), self.reach // 2))
         found = self.moments.mass(self.settings.temperature, state.position) if self.moments is not None else None
         if found is not None:
             if self.time is not None:  # with another mass positions move at another speed: as far takes another time
