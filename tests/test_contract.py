@@ -255,3 +255,70 @@ def test_steps_of_a_pair_are_drawn_evenly() -> None:
     state, step, generator = start(ggmc.HMC(0.01, (2, 4)), chains=1)
     seen = [step(state, generator)[1].steps for _ in range(600)]
     assert {n: 150 < seen.count(n) < 250 for n in set(seen)} == {2: True, 3: True, 4: True}
+
+
+@pytest.mark.parametrize("word", ["O(BAB)O", "OBABO", "BAOAB", "O(ABA)O"])
+def test_friction_acts_for_the_whole_time_of_a_trajectory(word: str) -> None:
+    """Without a force or noise, momentum falls by e^(−γ·steps·h), wherever the O's stand."""
+    flat = ggmc.Density(lambda x: -1e-12 * x.sum(), torch.zeros(1, dtype=F64))
+    generator = torch.Generator().manual_seed(0)
+    init, step = ggmc.GGMC(0.1, 0.7, 4, word, temperature=0.0, adjust=False).bind(flat)
+    state = init(torch.zeros(3, 1, dtype=F64), generator)._replace(momentum=torch.ones(3, 1, dtype=F64))
+    after, _ = step(state, generator)
+    torch.testing.assert_close(after.momentum, torch.full((3, 1), math.exp(-0.28), dtype=F64))
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_every_setting_reaches_the_word(kind: Any) -> None:
+    given = {
+        "step_size": 0.3,
+        "steps": (2, 5),
+        "friction": 0.3,
+        "temperature": 0.5,
+        "mass": [1.0, 2.0],
+        "adjust": False,
+    }
+    names = set(kind.__dataclass_fields__)
+    kernel = kind(**{name: value for name, value in given.items() if name in names})
+    for name in names:
+        assert getattr(kernel.as_ggmc(), name) == getattr(kernel, name), name
+
+
+@pytest.mark.parametrize("word", ["OBABO", "O(ABA)O", "BAOAB"])
+def test_every_kick_point_reads_its_own_entry_of_a_fresh_tape(word: str) -> None:
+    read: list[int] = []
+    tapes: list[list[int]] = []
+
+    class Field:
+        deterministic = False
+
+        def __call__(self, position: torch.Tensor, entry: int) -> tuple[torch.Tensor, None]:
+            read.append(entry)
+            return position + entry, None
+
+        def tape(self, gradients: int, chains: int, generator: torch.Generator) -> list[int]:
+            tapes.append([1000 * len(tapes) + i for i in range(gradients)])
+            return tapes[-1]
+
+    class Guide:
+        def bind(self, target: Any) -> Field:
+            return Field()
+
+    generator = torch.Generator().manual_seed(0)
+    init, step = ggmc.GGMC(0.1, steps=3, scheme=word, guide=Guide()).bind(target())
+    state = init(torch.zeros(3, 2, dtype=F64), generator)
+    for _ in range(3):
+        state, _ = step(state, generator)
+        assert state.gradient is None
+    assert read == [entry for tape in tapes for entry in tape]
+
+
+def test_the_number_of_steps_does_not_look_at_the_state() -> None:
+    init, step = ggmc.HMC(0.1, (1, 9)).bind(target())
+    generator = torch.Generator()
+
+    def seen(place: float) -> list[int]:
+        state = init(torch.full((2, 2), place, dtype=F64), generator.manual_seed(0))
+        return [step(state, generator.manual_seed(seed))[1].steps for seed in range(30)]
+
+    assert seen(-1.0) == seen(0.0) == seen(1.0) == seen(4.0)

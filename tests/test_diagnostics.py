@@ -90,3 +90,35 @@ def test_many_parameters_are_looked_at_in_part() -> None:
     target = ggmc.Density(lambda x: -(x**2).sum() / 2, torch.zeros(3000, dtype=F64))
     trace = run(target, ggmc.HMC(0.2, 7), draws=20, warmup=5)
     assert isinstance(trace.warnings, list)
+
+
+def _made_up(columns: np.ndarray) -> ggmc.Trace:
+    """A trace with these draws and nothing else to complain of."""
+    trace = run(gaussian(), ggmc.MALA(1.0), draws=4, warmup=0)
+    trace.draws = {"x": columns}
+    trace.stats = {name: np.broadcast_to(stat[:, :1], columns.shape[:2]) for name, stat in trace.stats.items()}
+    trace.stats["acceptance_rate"] = np.full(columns.shape[:2], 0.8)
+    trace.stats["diverging"] = np.zeros(columns.shape[:2], dtype=bool)
+    return trace
+
+
+def test_where_each_limit_lies() -> None:
+    random = np.random.default_rng(0)
+    noise = random.standard_normal((4, 1000))
+    assert check(_made_up(noise)) == []
+    assert "disagree" in check(_made_up(noise + np.array([[0.0], [0.0], [0.0], [0.5]])))[0]
+    assert "Few effective draws" in check(_made_up(noise[:, :60]))[0]
+    trace = _made_up(noise)
+    trace.stats["acceptance_rate"] = np.full((4, 1000), 0.63)
+    assert "Give more warm-up" in check(trace, 0.8)[0]
+    assert check(trace, 0.77) == []
+
+
+def test_slow_tails_are_seen_where_the_bulk_is_fast() -> None:
+    random = np.random.default_rng(0)
+    noise = random.standard_normal((4, 1000))
+    slow = np.empty_like(noise)
+    slow[:, 0] = noise[:, 0]
+    for t in range(1, 1000):
+        slow[:, t] = 0.995 * slow[:, t - 1] + 0.1 * random.standard_normal(4)
+    assert any("Few effective" in message for message in check(_made_up(noise * np.exp(1.5 * slow))))

@@ -59,3 +59,9 @@ def test_what_is_not_a_mass_is_refused(mass, why: str) -> None:
 def test_a_mass_for_another_target_is_refused() -> None:
     with pytest.raises(BadInput, match="mass is for 3 parameters, but the target has 2"):
         Dense(DENSE).to(torch.zeros(1, 2))
+
+
+def test_a_float32_dense_mass_is_factored_in_float64() -> None:
+    matrix, eye = torch.tensor([[1.0, 0.9999], [0.9999, 1.0]]), torch.eye(2)
+    exact = Dense(matrix.double()).velocity(eye.double()).float()
+    torch.testing.assert_close(Dense(matrix).velocity(eye), exact, rtol=1e-6, atol=0)

@@ -99,3 +99,16 @@ def test_acceptance_happens_as_often_as_alpha_says() -> None:
     _, info = metropolis.decide(start, end, work, 1, 1.0, log_uniform)
     p = math.exp(-0.7)
     assert abs(info.accepted.double().mean().item() - p) < 5 * math.sqrt(p * (1 - p) / n)
+
+
+def test_divergence_is_told_in_temperatures() -> None:
+    start, end, work = states([400.0, 600.0])
+    _, info = metropolis.decide(start, end, work, 1, 0.5, torch.zeros(2, dtype=F64))
+    assert info.diverging.tolist() == [False, True]
+
+
+def test_temperature_zero_only_knows_up_and_down() -> None:
+    start, end, work = states([-1.0, 1.0])
+    _, info = metropolis.decide(start, end, work, 1, 0.0, torch.zeros(2, dtype=F64), adjust=False)
+    assert info.log_accept.tolist() == [math.inf, -math.inf]
+    assert not info.diverging.any()

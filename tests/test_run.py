@@ -46,20 +46,25 @@ def test_exactly_as_many_draws_as_asked_for(draws: int) -> None:
     assert all(stat.shape == (2, draws) for stat in trace.stats.values())
 
 
-def test_draws_are_the_chains_positions_one_trajectory_apart() -> None:
-    kernel = ggmc.GGMC(0.5, steps=2)
-    trace = quick(kernel=kernel, warmup=0, draws=5, seed=4)
-    target = gaussian()
+@pytest.mark.parametrize("warmup", [0, 7])
+def test_a_trace_is_a_loop_by_hand(warmup: int) -> None:
+    """Draw by draw across several blocks, after the warm-up and at a temperature that is not 1."""
+    kernel, target, draws = ggmc.GGMC(0.9, steps=(1, 3), temperature=0.5), gaussian(), 2 * BLOCK + 7
+    trace = quick(target, kernel, warmup=warmup, draws=draws, seed=4)
     generator = torch.Generator().manual_seed(4)
     init, step = kernel.bind(target)
     state = init(target.starts(3, generator), generator)
-    for i in range(5):
+    for i in range(-warmup, draws):
         state, info = step(state, generator)
+        if i < 0:
+            continue
         assert np.array_equal(trace["theta"][:, i], state.position.numpy())
-        assert np.array_equal(trace.stats["log_accept"][:, i], info.log_accept.numpy())
-        assert np.array_equal(trace.stats["is_accepted"][:, i], info.accepted.numpy())
         assert state.potential is not None
         assert np.array_equal(trace.stats["lp"][:, i], -state.potential.numpy())
+        assert np.array_equal(trace.stats["is_accepted"][:, i], info.accepted.numpy())
+        for name in ("log_accept", "energy_error", "work", "diverging"):
+            assert np.array_equal(trace.stats[name][:, i], getattr(info, name).numpy()), name
+        assert (trace.stats["n_steps"][:, i] == info.steps).all()
 
 
 @pytest.mark.parametrize(
@@ -241,3 +246,12 @@ def test_a_failed_diagnosis_loses_no_draws(monkeypatch: pytest.MonkeyPatch) -> N
 
 def test_numpy_whole_numbers_are_whole_numbers() -> None:
     assert quick(draws=np.int64(7), chains=np.int32(2))["theta"].shape == (2, 7, 2)
+
+
+def test_a_resumed_run_draws_what_was_missing() -> None:
+    one, other = (Chains(gaussian(), ggmc.HMC(0.8, 3), 4, 5, seed) for seed in (0, 1))
+    for _ in range(60):
+        one.advance()
+    other.load_state_dict(one.state_dict())
+    assert other.drawn == 55
+    assert sum(block.stats["lp"].shape[1] for block in other.blocks(60)) == 5

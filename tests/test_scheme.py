@@ -14,7 +14,7 @@ from ggmc.errors import BadInput, NotExact
 from ggmc.guides import Exact
 from ggmc.mass import Dense, Diagonal, Identity
 from ggmc.metropolis import flip
-from ggmc.scheme import Dynamics, Plan, Scheme, State, refresh, run
+from ggmc.scheme import Dynamics, Plan, Scheme, State, normals, refresh, run
 
 WORDS = ["OBABO", "BAOAB", "ABOBA", "OABAO", "O(BAB)O", "O(ABA)O", "AOBOA", "O(BABAB)O", "(BAB)", "ABABA", "OBAOABO"]
 F64 = torch.float64
@@ -360,3 +360,9 @@ def test_work_is_summed_in_float64() -> None:
     products = gradient * (momentum + end.momentum)
     assert work.item() == pytest.approx(-0.25 * products.double().sum().item(), rel=1e-13)
     assert work.item() != pytest.approx(-0.25 * products.sum().item(), rel=1e-13)
+
+
+def test_noise_is_independent_between_chains_coordinates_and_calls() -> None:
+    noise = normals(torch.zeros(6, 2, dtype=F64), torch.Generator().manual_seed(0))
+    table = torch.stack([torch.cat([next(noise), next(noise)]).flatten() for _ in range(10_000)], 1)
+    torch.testing.assert_close(table.cov(), torch.eye(24, dtype=F64), rtol=0, atol=0.08)

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import logging
+import math
 
 import pytest
 import torch
@@ -175,3 +176,28 @@ def test_a_constrained_parameter_may_have_a_flat_prior() -> None:
         lambda p: -(p["a"] ** 2), {"a": zeros(), "u": zeros() + 0.5}, {"u": constraints.unit_interval}
     )
     assert target.potential(zeros(1, 2)).isfinite().all()
+
+
+def test_every_constrained_parameter_has_its_jacobian() -> None:
+    one = torch.ones((), dtype=F64)
+    target = ggmc.Density(
+        lambda p: -p["a"] - 2 * p["b"] - p["c"] ** 2,
+        {"a": one, "c": one, "b": one},
+        {"a": constraints.positive, "b": constraints.positive},
+    )
+    expected = math.exp(0.3) - 0.3 + 2 * math.exp(-0.7) + 0.7 + 0.16
+    assert target.potential(torch.tensor([[0.3, 0.4, -0.7]], dtype=F64)).item() == pytest.approx(expected)
+
+
+def test_the_jacobian_is_added_in_float64() -> None:
+    target = ggmc.Density(lambda x: -1e6 + 0 * x.sum(), torch.ones(1), constraints.positive)
+    assert target.potential(torch.full((1, 1), 0.01)).item() == pytest.approx(1e6 - 0.01, abs=1e-6)
+
+
+def test_starts_spread_both_ways_and_only_bad_ones_draw_in() -> None:
+    generator = torch.Generator().manual_seed(0)
+    wide = ggmc.Density(lambda x: -(x**2).sum(), zeros(3), jitter=2.0).starts(500, generator)
+    assert wide.min() < -1.9
+    assert 1.9 < wide.max() <= 2.0
+    walled = ggmc.Density(lambda x: torch.where(x[0] > -0.01, -(x**2).sum(), -torch.inf), zeros(1))
+    assert walled.starts(500, generator).max() > 0.9

@@ -13,7 +13,9 @@ import torch
 import ggmc
 from ggmc.errors import BadInput
 from ggmc.mass import Dense, Diagonal
+from ggmc.run import Chains
 from ggmc.scheme import State
+from ggmc.warmup import Warmup
 from ggmc.warmup.length import Paths, steps_around
 from ggmc.warmup.mass import Moments, suitable_kind
 from ggmc.warmup.step_size import DualAveraging, harmonic_mean
@@ -270,3 +272,140 @@ def test_a_narrow_valley_in_float32() -> None:
 def test_what_cannot_be_tuned_is_refused(kernel: Any, why: str) -> None:
     with pytest.raises(BadInput, match=why):
         ggmc.sample(normal(CORRELATED), kernel, progress=False)
+
+
+def gaussian() -> ggmc.Density:
+    return ggmc.Density(lambda x: -(x**2).sum() / 2, torch.zeros(2, dtype=F64))
+
+
+def test_a_lost_chain_becomes_the_best_one_in_every_respect() -> None:
+    rows = torch.randn(3, 5, 2, dtype=F64, generator=torch.Generator().manual_seed(0))
+    state = State(rows[0], rows[1], torch.tensor([1.0, 0.0, 2.0, 500.0, 15.0], dtype=F64), rows[2])
+    before: Any = state
+    back: Any = bring_back_lost_chains(state, 1.0)
+    assert all(torch.equal(x, y[[0, 1, 2, 1, 4]]) for x, y in zip(back, before, strict=True))
+    hot: Any = bring_back_lost_chains(state, 100.0)
+    assert all(map(torch.equal, hot, before))
+
+
+def test_chains_are_brought_back_between_early_windows_only(monkeypatch: pytest.MonkeyPatch) -> None:
+    chains = Chains(gaussian(), ggmc.GGMC(), 4, 200, 0)
+    called: list[int] = []
+
+    def record(state: State, temperature: float) -> State:
+        called.append(chains.warmup.iteration)
+        return state
+
+    monkeypatch.setattr("ggmc.warmup.warmup.bring_back_lost_chains", record)
+    for _ in range(230):
+        chains.advance()
+    assert called
+    assert set(called) <= set(chains.warmup.ends[1:-1])
+
+
+def test_a_chain_in_a_trap_is_freed_by_warm_up(caplog: pytest.LogCaptureFixture) -> None:
+    """A deep mode and a trap 60 above it: chains that start in the trap leave it, and the trace says nothing of it."""
+
+    def log_prob(x: torch.Tensor) -> torch.Tensor:
+        return torch.logaddexp(-(x**2) / 2, -60 - (x - 30) ** 2 / 2).sum()
+
+    target = ggmc.Density(log_prob, torch.full((1,), 14.0, dtype=F64), jitter=4.0)
+    trace = ggmc.sample(target, draws=200, warmup=300, chains=6, progress=False)
+    assert "was left behind" in caplog.text
+    assert np.abs(trace["theta"]).max() < 10
+
+
+def test_what_is_kept_is_the_settled_step_and_each_kernel_has_its_wanted_acceptance() -> None:
+    chains = Chains(gaussian(), ggmc.GGMC(), 4, 100, 0)
+    for _ in range(100):
+        chains.advance()
+    assert chains.warmup.dual is not None
+    assert chains.kernel.step_size == chains.warmup.dual.settled != chains.warmup.dual.exploring
+    kernels = (ggmc.MALA(), ggmc.HMC(), ggmc.GGMC(), ggmc.GGMC(steps=1))
+    assert [Warmup(kernel, gaussian(), 100).wanted for kernel in kernels] == [0.6, 0.8, 0.8, 0.8]
+
+
+@pytest.mark.parametrize("kernel", [ggmc.GGMC(), ggmc.GGMC(steps=3)])
+def test_the_step_size_hears_the_harmonic_mean(kernel: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    heard: list[float] = []
+    update = DualAveraging.update
+
+    def listening(self: DualAveraging, acceptance: float) -> None:
+        heard.append(acceptance)
+        update(self, acceptance)
+
+    monkeypatch.setattr(DualAveraging, "update", listening)
+    chains = Chains(gaussian(), kernel, 4, 60, 0)
+    assert [harmonic_mean(chains.advance().log_accept) for _ in range(60)] == heard
+
+
+@pytest.mark.parametrize("word", ["OBABO", "O(BAB)O", "O(ABA)O", "BAOAB"])
+def test_explored_paths_keep_their_energy_and_their_acceptance(word: str) -> None:
+    target = gaussian()
+    warmup = Warmup(ggmc.GGMC(scheme=word, temperature=0.25), target, 100)
+    warmup.reach = 60
+    generator = torch.Generator().manual_seed(0)
+    init, _ = ggmc.GGMC(1.0).bind(target)
+    state = init(target.starts(8, generator), generator)
+    for step_size, bound in ((0.01, 1e-3), (1.5, math.inf)):
+        for _ in range(10):
+            state, info = warmup._explore(state, step_size, generator)
+            positions, acceptances = warmup.paths.kept[-1]
+            assert info.energy_error.abs().max() < bound
+            assert len(positions) == info.steps + 1
+            torch.testing.assert_close(acceptances[-1], info.log_accept.clamp_max(0).exp())
+
+
+def test_each_window_has_moments_of_its_own_and_sees_chains_move() -> None:
+    chains = Chains(gaussian(), ggmc.GGMC(), 4, 200, 0)
+    for i in range(1, chains.warmup.ends[-1]):
+        chains.advance()
+        moments = chains.warmup.moments
+        assert moments is not None
+        assert moments.count == 4 * (i - max(end for end in [0, *chains.warmup.ends] if end <= i))
+        assert moments.count < 40 or (moments.square_jumps > 0).all()
+
+
+def test_few_effective_draws_shrink_a_little_towards_the_diagonal() -> None:
+    rows = torch.randn(12, 1, 3, dtype=F64, generator=torch.Generator().manual_seed(0)).cumsum(0)
+    moments = Moments.none(rows[0], "dense")
+    for previous, row in pairwise(rows):
+        moments.add(row, previous)
+    assert moments.effective_draws < 12
+    covariance, trust = rows[1:, 0].mT.cov(), 11 / 16
+    expected = trust * covariance + (1 - trust) * torch.diag(covariance.diagonal())
+    mass: Any = moments.mass(1.0, rows)
+    torch.testing.assert_close(torch.linalg.inv(mass.matrix), expected)
+
+
+def _turning() -> Any:
+    """A Gaussian's own paths."""
+    generator = torch.Generator().manual_seed(0)
+    times = 0.1 * torch.arange(41, dtype=F64)[:, None, None]
+    while True:
+        position, momentum = torch.randn(2, 4, 3, dtype=F64, generator=generator)
+        yield position * torch.cos(times) + momentum * torch.sin(times)
+
+
+def test_lengths_that_are_rejected_are_not_chosen() -> None:
+    paths, turning = Paths(), _turning()
+    acceptances = (torch.arange(41) <= 6).double()[:, None].expand(41, 4)
+    for _ in range(100):
+        positions = next(turning)
+        positions[20:] = math.nan
+        paths.add(positions, acceptances)
+    best = paths.best_steps()
+    assert best is not None
+    assert 2 <= best <= 7
+
+
+def test_one_broken_path_does_not_spoil_the_others() -> None:
+    paths, turning = Paths(), _turning()
+    for i in range(400):
+        positions, acceptances = next(turning), torch.ones(41, 4, dtype=F64)
+        if i == 7:
+            positions[1:], acceptances[1:] = math.nan, 0.0
+        paths.add(positions, acceptances)
+    best = paths.best_steps()
+    assert best is not None
+    assert abs(0.1 * best - math.pi / 2) < 0.4

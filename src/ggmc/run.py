@@ -115,7 +115,6 @@ class Chains:
         self.warmup = Warmup(kernel, target, warmup, target_accept)
         self.generator = torch.Generator(target.device).manual_seed(seed)
         self.drawn = 0
-        self.divergences = 0
         settings = kernel.as_ggmc()
         at_rest = Dynamics(0.0, settings.friction, settings.temperature, settings.fixed_mass(target))
         starts = target.starts(chains, self.generator)
@@ -164,7 +163,6 @@ class Chains:
             "generator": self.generator.get_state(),
             "warmup": self.warmup.state_dict(),
             "drawn": self.drawn,
-            "divergences": self.divergences,
         }
 
     def load_state_dict(self, stored: dict[str, Any]) -> None:
@@ -181,7 +179,7 @@ class Chains:
         self.state = State(**moved)
         self.generator.set_state(stored["generator"].cpu())
         self.warmup.load_state_dict(stored["warmup"])
-        self.drawn, self.divergences = stored["drawn"], stored["divergences"]
+        self.drawn = stored["drawn"]
         self._freeze_when_warm()
 
     def _freeze_when_warm(self) -> None:
@@ -215,7 +213,6 @@ class Chains:
         positions = torch.stack([draw.position for draw in kept], dim=1)
         draws = {name: value.detach().cpu().numpy() for name, value in self.target.constrain(positions).items()}
         stats = {name: torch.stack([draw.stats[name] for draw in kept], 1).cpu().numpy() for name in kept[0].stats}
-        self.divergences += int(stats["diverging"].sum())
         return Block(draws, stats)
 
 
