@@ -36,8 +36,8 @@ def skewed(p: torch.Tensor) -> torch.Tensor:
 target = ggmc.Density(skewed, torch.zeros(2))
 settings = {"step_size": 1.2, "friction": 1.0, "steps": 3}
 runs = {
-    "GGMC": ggmc.sample(target, ggmc.GGMC(**settings), draws=10_000, warmup=500),
-    "without the test": ggmc.sample(target, ggmc.GGMC(**settings, adjust=False), draws=10_000, warmup=500),
+    "GGMC": ggmc.sample(target, ggmc.GGMC(**settings), draws=5_000, warmup=500),
+    "without the test": ggmc.sample(target, ggmc.GGMC(**settings, adjust=False), draws=5_000, warmup=500),
 }
 
 x_grid, y_grid = torch.linspace(-30, 8, 1500), torch.linspace(-6, 36, 1500)
@@ -95,11 +95,11 @@ figure, axes = plt.subplots(2, 2, figsize=(12, 10), constrained_layout=True)
 blue, orange = "#2b6cb0", "#dd6b20"
 levels = density.max() * np.array([0.01, 0.1, 0.4, 0.8])
 for axis, (name, run), colour in zip(axes[0], runs.items(), (blue, orange), strict=True):
-    shown = run["theta"][:, ::8].reshape(-1, 2)
+    shown = run["theta"][:, ::4].reshape(-1, 2)
     axis.plot(*shown.T, ".", color=colour, alpha=0.25, markersize=3)
     axis.contour(xs, ys, density, levels=levels, colors="black", linewidths=0.8)
     axis.set(xlim=(-8, 4), ylim=(-3, 9), xlabel="x", ylabel="y", title=f"{name}: draws on the true contours")
-bins = np.linspace(-8, 5, 90)
+bins = np.linspace(-8, 5, 70)
 for (name, run), colour in zip(runs.items(), (blue, orange), strict=True):
     axes[1, 0].hist(run["theta"][..., 0].ravel(), bins, density=True, color=colour, alpha=0.5, label=name)
 marginal = density.sum(0) / (x_grid[1] - x_grid[0]).item()
