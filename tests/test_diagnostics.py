@@ -94,7 +94,7 @@ def test_many_parameters_are_looked_at_in_part() -> None:
 
 def _made_up(columns: np.ndarray) -> ggmc.Trace:
     """A trace with these draws and nothing else to complain of."""
-    trace = run(gaussian(), ggmc.MALA(1.0), draws=4, warmup=0)
+    trace = run(gaussian(), ggmc.MALA(1.0), draws=4, warmup=0, chains=len(columns))
     trace.draws = {"x": columns}
     trace.stats = {name: np.broadcast_to(stat[:, :1], columns.shape[:2]) for name, stat in trace.stats.items()}
     trace.stats["acceptance_rate"] = np.full(columns.shape[:2], 0.8)
@@ -122,3 +122,10 @@ def test_slow_tails_are_seen_where_the_bulk_is_fast() -> None:
     for t in range(1, 1000):
         slow[:, t] = 0.995 * slow[:, t - 1] + 0.1 * random.standard_normal(4)
     assert any("Few effective" in message for message in check(_made_up(noise * np.exp(1.5 * slow))))
+
+
+def test_one_chain_is_compared_with_itself(caplog: pytest.LogCaptureFixture) -> None:
+    assert run(gaussian(), chains=1).warnings == []
+    assert caplog.text == ""
+    drifting = _made_up(np.linspace(0, 1, 1000)[None] + np.random.default_rng(0).standard_normal((1, 1000)) / 10)
+    assert "The halves of the chain disagree on x" in check(drifting)[0]

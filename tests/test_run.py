@@ -3,6 +3,11 @@
 from __future__ import annotations
 
 import io
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -114,6 +119,25 @@ def test_control_c_returns_what_was_drawn(caplog: pytest.LogCaptureFixture) -> N
     assert "Interrupted" in caplog.text
     whole = quick(kernel=ggmc.MALA(0.5), draws=trace.num_draws, warmup=10)
     assert np.array_equal(trace["theta"], whole["theta"])
+
+
+def test_a_real_control_c_in_another_process(tmp_path: Path) -> None:
+    script = tmp_path / "long.py"
+    script.write_text(
+        "import torch, ggmc\n"
+        "target = ggmc.Density(lambda x: -(x**2).sum(), torch.zeros(2, dtype=torch.float64))\n"
+        "print('ready', flush=True)\n"
+        "trace = ggmc.sample(target, ggmc.MALA(0.5), draws=10**6, warmup=0, progress=False)\n"
+        "print('drawn', trace.num_draws, flush=True)\n"
+    )
+    with subprocess.Popen([sys.executable, str(script)], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline().strip() == b"ready"
+        time.sleep(2)
+        process.send_signal(signal.SIGINT)
+        answer = process.stdout.read().split()
+    assert answer[0] == b"drawn"
+    assert 0 < int(answer[1]) < 10**6
 
 
 def test_control_c_with_nothing_drawn_comes_through() -> None:

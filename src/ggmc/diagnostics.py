@@ -103,7 +103,7 @@ def _rounding(trace: Trace) -> str | None:
 def _mixing(trace: Trace) -> list[str]:
     import arviz
 
-    if trace.num_draws < 4:
+    if trace.num_draws < 8:
         return [f"{trace.num_draws} draws per chain are too few to judge convergence: draw at least 100."]
     names, columns = _scalars(trace)
     with warnings.catch_warnings():
@@ -114,9 +114,10 @@ def _mixing(trace: Trace) -> list[str]:
     bad = np.flatnonzero(~(rhat <= 1.01))
     if bad.size:
         worst = bad[np.argmax(np.nan_to_num(rhat[bad], nan=np.inf))]
+        who = "The chains" if trace.num_chains > 1 else "The halves of the chain"
         found.append(
-            f"The chains disagree on {_some(names, bad)} (worst R̂ = {rhat[worst]:.4g} for {names[worst]}, above 1.01): "
-            "they have not reached the same distribution. Run longer, with more warm-up; look for several modes."
+            f"{who} disagree on {_some(names, bad)} (worst R̂ = {rhat[worst]:.4g} for {names[worst]}, above 1.01): they "
+            "have not reached the same distribution. Run longer, with more warm-up; look for several modes."
         )
     wanted = 100 * trace.num_chains
     low = np.flatnonzero(~(ess >= wanted))
@@ -135,9 +136,15 @@ def _scalars(trace: Trace) -> tuple[list[str], list[np.ndarray]]:
     for name, array in trace.draws.items():
         for index in np.ndindex(array.shape[2:]):
             names.append(f"{name}[{', '.join(map(str, index))}]" if index else name)
-            columns.append(array[(slice(None), slice(None), *index)])
+            columns.append(_at_least_two(array[(slice(None), slice(None), *index)]))
     stride = math.ceil(len(names) / LOOKED_AT)
     return names[::stride], columns[::stride]
+
+
+def _at_least_two(column: np.ndarray) -> np.ndarray:
+    """One chain is compared with itself: its first half with its second."""
+    half = column.shape[1] // 2
+    return column if len(column) > 1 else np.concatenate([column[:, :half], column[:, half : 2 * half]])
 
 
 def _some(names: list[str], indices: np.ndarray) -> str:
