@@ -1,5 +1,13 @@
+import warnings
+
 import pytest
 import torch
+
+# ArviZ 0.23 writes a stamp at its first import of a day, and two processes at once trip over each other there: let the
+# process that starts the others go first.
+with warnings.catch_warnings():
+    warnings.simplefilter("ignore")
+    import arviz as _arviz  # noqa: F401
 
 
 @pytest.fixture(autouse=True, scope="session")
