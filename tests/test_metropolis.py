@@ -24,6 +24,10 @@ def states(change: list[float]) -> tuple[State, State, torch.Tensor]:
     return start, end, torch.zeros(n, dtype=F64)
 
 
+def unused(position: torch.Tensor) -> torch.Tensor:
+    raise AssertionError("the end brought its potential")
+
+
 def test_each_chain_goes_to_its_end_or_to_its_flipped_start() -> None:
     start, end, work = states([-1.0, 0.5, 0.5, 5.0])
     log_uniform = torch.tensor([0.0, -0.51, -0.49, -0.1], dtype=F64)
@@ -61,7 +65,10 @@ def test_what_is_not_finite_is_rejected_flipped_and_counted(what: str, adjust: b
         work[0] = math.nan
     else:
         getattr(end, what)[0, 1] = math.inf
-    after, info = metropolis.decide(start, end, work, 1, 1.0, torch.full((2,), -1e9, dtype=F64), adjust)
+    if adjust:
+        after, info = metropolis.decide(start, end, work, 1, 1.0, torch.full((2,), -1e9, dtype=F64))
+    else:
+        after, info = metropolis.watch(start, end, work, 1, 1.0, lambda position: start.potential)  # pyright: ignore
     assert info.accepted.tolist() == [False, True]
     assert info.diverging.tolist() == [True, False]
     assert info.log_accept[0] == -math.inf
@@ -79,7 +86,7 @@ def test_a_huge_energy_error_counts_as_divergent() -> None:
 
 def test_without_adjustment_every_finite_end_is_kept_and_alpha_still_told() -> None:
     start, end, work = states([3.0, 900.0])
-    after, info = metropolis.decide(start, end, work, 1, 1.0, torch.zeros(2, dtype=F64), adjust=False)
+    after, info = metropolis.watch(start, end, work, 1, 1.0, unused)
     assert torch.equal(after.position, end.position)
     assert torch.equal(after.momentum, end.momentum)
     assert info.log_accept.tolist() == [-3.0, -900.0]
@@ -109,6 +116,6 @@ def test_divergence_is_told_in_temperatures() -> None:
 
 def test_temperature_zero_only_knows_up_and_down() -> None:
     start, end, work = states([-1.0, 1.0])
-    _, info = metropolis.decide(start, end, work, 1, 0.0, torch.zeros(2, dtype=F64), adjust=False)
+    _, info = metropolis.watch(start, end, work, 1, 0.0, unused)
     assert info.log_accept.tolist() == [math.inf, -math.inf]
     assert not info.diverging.any()

@@ -221,7 +221,7 @@ def test_the_work_is_the_kinetic_energy_changed_by_kicks(word: str, mass) -> Non
 
     expected = torch.zeros(5, dtype=F64)
     position, momentum, draws = state.position, state.momentum, iter(noise)
-    for letter, time in plan.moves:
+    for letter, time, _ in plan.moves:
         t = float(time) * how.step_size
         if letter == "A":
             position = position + t * mass.velocity(momentum)

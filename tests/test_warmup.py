@@ -283,9 +283,9 @@ def test_a_lost_chain_becomes_the_best_one_in_every_respect() -> None:
     state = State(rows[0], rows[1], torch.tensor([1.0, 0.0, 2.0, 500.0, 15.0], dtype=F64), rows[2])
     before: Any = state
     back: Any = bring_back_lost_chains(state, 1.0)
-    assert all(torch.equal(x, y[[0, 1, 2, 1, 4]]) for x, y in zip(back, before, strict=True))
+    assert all(torch.equal(x, y[[0, 1, 2, 1, 4]]) for x, y in zip(back[:4], before[:4], strict=True))
     hot: Any = bring_back_lost_chains(state, 100.0)
-    assert all(map(torch.equal, hot, before))
+    assert all(map(torch.equal, hot[:4], before[:4]))
 
 
 def test_chains_are_brought_back_between_early_windows_only(monkeypatch: pytest.MonkeyPatch) -> None:

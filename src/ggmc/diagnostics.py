@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import math
 import warnings
-from typing import Any
 
 import numpy as np
 import torch
+from torch import Tensor
 
 from ggmc.mass import Mass
 from ggmc.scheme import State
@@ -16,16 +16,16 @@ from ggmc.trace import Trace
 LOOKED_AT = 300  # scalars for R̂ and effective draws, which take milliseconds each; of more, evenly spread ones
 
 
-def kinetic_temperature(state: State, mass: Mass) -> Any:
+def kinetic_temperature(state: State, mass: Mass) -> Tensor:
     """mᵀM⁻¹m / d of each chain: T on average in equilibrium."""
     return (state.momentum * mass.velocity(state.momentum)).sum(-1) / state.position.shape[-1]
 
 
-def configurational_temperature(state: State) -> Any:
-    """θᵀ∇U / d of each chain: T on average in equilibrium; NaN where the word leaves no gradient at its end."""
-    if state.gradient is None:
-        return state.position[:, 0] * math.nan
-    return (state.position * state.gradient).sum(-1) / state.position.shape[-1]
+def configurational_temperature(position: Tensor, gradient: Tensor | None) -> Tensor:
+    """θᵀ∇U / d of each chain: T on average in equilibrium; NaN where ∇U is not at hand."""
+    if gradient is None:
+        return position[:, 0] * math.nan
+    return (position * gradient).sum(-1) / position.shape[-1]
 
 
 def check(trace: Trace, wanted_acceptance: float | None = None) -> list[str]:
@@ -49,8 +49,10 @@ def check(trace: Trace, wanted_acceptance: float | None = None) -> list[str]:
 
 
 def _friction(trace: Trace) -> str | None:
+    if not hasattr(trace.kernel, "as_ggmc"):
+        return None
     kernel = trace.kernel.as_ggmc()
-    if kernel.fresh_momentum or (kernel.friction > 0 and "O" in kernel.scheme):
+    if kernel.fresh_momentum or (kernel.friction > 0 and {"O", "C"} & set(kernel.scheme)):
         return None
     return (
         f"The momentum is never refreshed (friction {kernel.friction:g}, scheme {kernel.scheme}), so the chains cannot "
@@ -70,28 +72,50 @@ def _divergences(trace: Trace) -> str | None:
 
 
 def _acceptance(trace: Trace, wanted: float | None) -> str | None:
-    mean = trace.stats["acceptance_rate"].mean()
-    if not trace.kernel.as_ggmc().adjust:
-        if mean > 0.9:
+    rates = trace.stats["acceptance_rate"]
+    mean = rates[np.isfinite(rates)].mean() if np.isfinite(rates).any() else np.nan
+    if not trace.kernel.adjust:
+        if not mean < 0.9:
             return None
+        if not hasattr(trace.kernel, "as_ggmc"):
+            name = type(trace.kernel).__name__
+            return f"{name} is biased, and no test can say by how much: it cannot retrace its steps. Use ggmc.GGMC."
         return (
             f"Without the Metropolis test the draws are biased: it would have accepted {mean:.2f} on average. "
-            "Use adjust=True, or a smaller step_size."
+            f"Use adjust=True, or a smaller step_size.{_blame(trace)}"
         )
     if wanted is not None and mean < wanted - 0.15:
         return (
             f"Acceptance is {mean:.2f}, but {wanted:.2f} was wanted: the chains met regions that warm-up had not seen. "
-            "Give more warm-up."
+            f"Give more warm-up.{_blame(trace)}"
         )
     if wanted is None and mean < 0.4:
-        return f"Acceptance is {mean:.2f}: most of the work is thrown away. Use a smaller step_size, or leave it None."
+        return (
+            f"Acceptance is {mean:.2f}: most of the work is thrown away. Use a smaller step_size, or leave it "
+            f"None.{_blame(trace)}"
+        )
     return None
+
+
+def _blame(trace: Trace) -> str:
+    """Whether the step or the guide is to blame, where the kernel was asked to `explain`."""
+    if "noise_error" not in trace.stats:
+        return ""
+    noise = trace.stats["noise_error"]
+    sizes = [np.nanstd(part) for part in (noise, trace.stats["energy_error"] - noise)]
+    remedy = "improve the guide (larger batches, order='palindrome', control variates)"
+    if sizes[1] > sizes[0]:
+        remedy = "shrink the step"
+    return (
+        f" Of the energy error, the guide's noise makes {sizes[0]:.2g} (standard deviation) and the step size "
+        f"{sizes[1]:.2g}: {remedy}."
+    )
 
 
 def _rounding(trace: Trace) -> str | None:
     name = trace.attributes.get("dtype", "float64")
-    error = float(np.abs(trace.stats["lp"]).max()) * torch.finfo(getattr(torch, name)).eps
-    temperature = trace.kernel.as_ggmc().temperature
+    error = float(np.nanmax(np.abs(trace.stats["lp"]), initial=0.0)) * torch.finfo(getattr(torch, name)).eps
+    temperature = trace.kernel.temperature
     if not error > 0.01 * temperature:
         return None
     return (

@@ -15,7 +15,7 @@ from tqdm.auto import tqdm
 from ggmc import diagnostics, kernels
 from ggmc.errors import BadInput, require_count
 from ggmc.kernels import GGMC, Kernel
-from ggmc.kernels.ggmc import Step, start_state
+from ggmc.kernels.ggmc import Step, fixed_mass, start_state
 from ggmc.metropolis import Info
 from ggmc.scheme import Dynamics, State
 from ggmc.target import Target
@@ -58,7 +58,7 @@ def sample(
     """
     if not hasattr(target, "potential_and_gradient"):
         raise BadInput(f"target must be a target such as ggmc.Density(log_prob, start), got {target!r}")
-    if kernel is not None and (isinstance(kernel, type) or not hasattr(kernel, "as_ggmc")):
+    if kernel is not None and (isinstance(kernel, type) or not hasattr(kernel, "on")):
         raise BadInput(f"kernel must be a kernel such as ggmc.HMC(), got {kernel!r}")
     require_count("draws", draws)
     require_count("warmup", warmup, least=0)
@@ -76,7 +76,7 @@ def sample(
             "seed": seed,
             "tuning_steps": warmup,
             "dtype": str(target.dtype).removeprefix("torch."),
-        }
+        } | run.warmup.notes
         return Trace.of(blocks, run.kernel, attributes)
 
     blocks: list[Block] = []
@@ -116,10 +116,9 @@ class Chains:
         self.warmup = Warmup(kernel, target, warmup, target_accept)
         self.generator = torch.Generator(target.device).manual_seed(seed)
         self.drawn = 0
-        settings = kernel.as_ggmc()
-        at_rest = Dynamics(0.0, settings.friction, settings.temperature, settings.fixed_mass(target))
-        starts = target.starts(chains, self.generator)
-        self.state = start_state(target, settings.guide.bind(target), starts, at_rest, self.generator)
+        at_rest = Dynamics(0.0, 0.0, self.warmup.settings.temperature, self.warmup.mass)
+        starts = self.warmup.starts(chains, self.generator)
+        self.state = start_state(target, self.warmup.field, starts, at_rest, self.generator)
         self._freeze_when_warm()
 
     def advance(self) -> Info:
@@ -176,7 +175,7 @@ class Chains:
             shapes = [list(x["state"]["position"].shape) for x in (stored, own)]
             raise BadInput(f"the stored run has [chains, parameters] {shapes[0]}, but this one has {shapes[1]}")
         device = self.target.device
-        moved: dict[str, Any] = {k: v if v is None else v.to(device) for k, v in stored["state"].items()}
+        moved: dict[str, Any] = {k: v.to(device) if isinstance(v, Tensor) else v for k, v in stored["state"].items()}
         self.state = State(**moved)
         self.generator.set_state(stored["generator"].cpu())
         self.warmup.load_state_dict(stored["warmup"])
@@ -189,15 +188,19 @@ class Chains:
         self._step: Step | None = None
         if self.warmup.iteration == self.warmup.iterations:
             self.kernel = self.warmup.tuned()
-            self._mass = self.kernel.as_ggmc().fixed_mass(self.target)
-            _, self._step = self.kernel.bind(self.target)
+            self._mass = fixed_mass(self.kernel.mass, self.target)
+            _, self._step = self.kernel.on(self.target, self.warmup.field)
 
     def _draw(self, info: Info) -> _Draw:
         state = self.state
         assert state.potential is not None
+        # A sum that stopped early knows only that log α was too small: then the decision itself stands for the rate.
+        stopping = self.kernel.adjust and getattr(self.target, "bound", None) is not None
+        rate = info.accepted.double() if stopping else info.log_accept.clamp_max(0.0).exp()
+        known_gradient = state.gradient if self.warmup.field.exact else None
         stats = {
-            "lp": -state.potential,
-            "acceptance_rate": info.log_accept.clamp_max(0.0).exp(),
+            "lp": -state.potential if state.owed is None else torch.full_like(state.potential, torch.nan),
+            "acceptance_rate": rate,
             "log_accept": info.log_accept,
             "is_accepted": info.accepted,
             "diverging": info.diverging,
@@ -206,8 +209,10 @@ class Chains:
             "n_steps": torch.full_like(info.accepted, info.steps, dtype=torch.int64),
             "step_size": torch.full_like(info.log_accept, self.kernel.step_size),
             "kinetic_temperature": diagnostics.kinetic_temperature(state, self._mass),
-            "configurational_temperature": diagnostics.configurational_temperature(state),
+            "configurational_temperature": diagnostics.configurational_temperature(state.position, known_gradient),
         }
+        if info.noise_error is not None:
+            stats["noise_error"] = info.noise_error
         return _Draw(state.position, stats)
 
     def _block(self, kept: list[_Draw]) -> Block:

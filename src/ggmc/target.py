@@ -1,32 +1,27 @@
 """The target: what is sampled, π(θ) ∝ exp(−U(θ)/T), and its potential U.
 
 One convention, said once: the potential U(θ) = −log density is summed over all data, prior and Jacobian included, and
-is float64, whatever the precision in which `log_prob` itself adds up. Chains move in an unconstrained space; `log_prob`
-sees, and traces report, constrained values.
+is float64, whatever the precision in which the user's functions themselves add up.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any, Protocol
 
 import torch
 from torch import Tensor
-from torch.distributions import Distribution, Transform, biject_to
-from torch.distributions.constraints import Constraint
-from torch.distributions.transforms import identity_transform
+from torch.distributions import Distribution
 from torch.linalg import LinAlgError  # pyright: ignore[reportAttributeAccessIssue]
+from torch.utils._pytree import tree_map
 
+from ggmc.coordinates import Constraints, Coordinates, Parameters
 from ggmc.errors import BadInput, require_not_negative
 from ggmc.space import Space
 
 log = logging.getLogger("ggmc")
-
-Parameters = Tensor | dict[str, Tensor]
-
-ONLY_NAME = "theta"  # what a target given as one tensor calls it in a trace
 
 
 class Target(Protocol):
@@ -53,7 +48,48 @@ class Target(Protocol):
         ...
 
 
-class Density:
+class OnCoordinates:
+    """What targets on the user's named values share; each adds its own potential."""
+
+    not_exact: str | None = None
+    """Why a Metropolis test on this target would not be exact, with a remedy; None where it would."""
+
+    def __init__(self, start: Parameters, constraints: Constraints, jitter: float):
+        require_not_negative("jitter", jitter)
+        self.jitter = float(jitter)
+        self.coordinates = Coordinates(start, constraints)
+        self.space = self.coordinates.space
+        self.dtype, self.device = self.coordinates.dtype, self.coordinates.device
+
+    def potential_and_gradient(self, position: Tensor) -> tuple[Tensor, Tensor]:
+        raise NotImplementedError
+
+    def constrain(self, position: Tensor) -> dict[str, Tensor]:
+        return self.coordinates.constrain(position)
+
+    def unconstrain(self, values: Parameters) -> Tensor:
+        """The user's values as rows: {name: [..., *shape]} -> [..., d]."""
+        return self.coordinates.unconstrain(values)
+
+    def starts(self, chains: int, generator: torch.Generator) -> Tensor:
+        shape = (chains, self.space.size)
+        noise = torch.rand(shape, generator=generator, dtype=self.dtype, device=self.device) * 2 - 1
+        spread = torch.full((chains, 1), self.jitter, dtype=self.dtype, device=self.device)
+        # Only where a chain begins is chosen by looking, which biases nothing; the start itself is known to be finite.
+        for _ in range(30):
+            position = self.coordinates.start + spread * noise
+            potential, gradient = self.potential_and_gradient(position)
+            bad = ~(potential.isfinite() & gradient.isfinite().all(-1))
+            if not bad.any():
+                return position
+            spread[bad] /= 2
+        return self.coordinates.start + 0 * noise
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.coordinates})"
+
+
+class Density(OnCoordinates):
     """Any torch log density of one tensor or of a dict of tensors.
 
     `log_prob` is written for one chain and returns a scalar, constants left out if you like; it is vectorised over
@@ -81,210 +117,146 @@ class Density:
         self,
         log_prob: Callable[[Any], Tensor],
         start: Parameters,
-        constraints: Constraint | Transform | Mapping[str, Constraint | Transform] | None = None,
+        constraints: Constraints = None,
         jitter: float = 1.0,
     ):
-        require_not_negative("jitter", jitter)
+        super().__init__(start, constraints, jitter)
         self.log_prob = log_prob
-        self.jitter = float(jitter)
-        self._one_tensor = isinstance(start, Tensor)
-        named = _named_start(start)
-        self._transforms = _transforms(named, constraints, self._one_tensor)
-        unconstrained = {name: self._transforms[name].inv(value) for name, value in named.items()}
-        self._constrained_shapes = {name: value.shape for name, value in named.items()}
-        self.space = Space({name: value.shape for name, value in unconstrained.items()})
-        self._start = self.space.flatten(unconstrained).detach()
-        self.dtype, self.device = self._start.dtype, self._start.device
-        self._check_start()
-        self._rows = self._vectorised()
-
-    def potential(self, position: Tensor) -> Tensor:
-        with torch.no_grad(), _no_validation():
-            return self._evaluate(lambda rows: (self._rows(rows),), position)[0]
-
-    def potential_and_gradient(self, position: Tensor) -> tuple[Tensor, Tensor]:
-        with _no_validation():
-            potential, gradient = self._evaluate(self._rows_and_gradient, position)
-            return potential, gradient
-
-    def constrain(self, position: Tensor) -> dict[str, Tensor]:
-        return {name: self._transforms[name](value) for name, value in self.space.views(position).items()}
-
-    def unconstrain(self, values: Parameters) -> Tensor:
-        """The user's values as rows: {name: [..., *shape]} -> [..., d]."""
-        named = {ONLY_NAME: values} if isinstance(values, Tensor) else values
-        if set(named) != set(self._transforms):
-            raise BadInput(f"expected values for {sorted(self._transforms)}, got {sorted(named)}")
-        return self.space.flatten({name: self._transforms[name].inv(value) for name, value in named.items()})
-
-    def starts(self, chains: int, generator: torch.Generator) -> Tensor:
-        shape = (chains, self.space.size)
-        noise = torch.rand(shape, generator=generator, dtype=self.dtype, device=self.device) * 2 - 1
-        spread = torch.full((chains, 1), self.jitter, dtype=self.dtype, device=self.device)
-        # Only where a chain begins is chosen by looking, which biases nothing; the start itself is known to be finite.
-        for _ in range(30):
-            position = self._start + spread * noise
-            potential, gradient = self.potential_and_gradient(position)
-            bad = ~(potential.isfinite() & gradient.isfinite().all(-1))
-            if not bad.any():
-                return position
-            spread[bad] /= 2
-        return self._start + 0 * noise
-
-    def __repr__(self) -> str:
-        inside = ", ".join(f"{name}: {tuple(shape)}" for name, shape in self._constrained_shapes.items())
-        return f"{type(self).__name__}({inside}; d = {self.space.size})"
-
-    # The user's function, for one row
-
-    def _potential_of_row(self, row: Tensor) -> Tensor:
-        free = self.space.views(row)
-        values = {name: self._transforms[name](value) for name, value in free.items()}
-        total = self.log_prob(values[ONLY_NAME] if self._one_tensor else values).double()
-        for name, transform in self._transforms.items():
-            if transform is not identity_transform:
-                total = total + transform.log_abs_det_jacobian(free[name], values[name]).double().sum()
-        return -total
-
-    # ... and for all rows
-
-    def _vectorised(self) -> Callable[[Tensor], Tensor]:
-        rows = torch.func.vmap(self._potential_of_row)
-        try:
-            with torch.no_grad(), _no_validation():
-                rows(self._start.expand(2, -1))
-            return rows
-        except Exception as error:  # whatever vmap cannot do, a loop can
-            log.warning("log_prob cannot be vectorised, so chains run one after another: %s", str(error).split("\n")[0])
-            return lambda position: torch.stack([self._potential_of_row(row) for row in position])
-
-    def _rows_and_gradient(self, position: Tensor) -> tuple[Tensor, Tensor]:
-        position = position.detach().requires_grad_()
-        with torch.enable_grad():
-            potential = self._rows(position)
-            (gradient,) = torch.autograd.grad(potential.sum(), position)
-        return potential.detach(), gradient
-
-    def _evaluate(self, function: Callable[[Tensor], tuple[Tensor, ...]], position: Tensor) -> tuple[Tensor, ...]:
-        try:
-            return function(position)
-        except LinAlgError:
-            if len(position) > 1:  # one chain's singular matrix must not stop the others
-                each = [self._evaluate(function, row[None]) for row in position]
-                return tuple(map(torch.cat, zip(*each, strict=False)))
-            # The density is zero where its own linear algebra does not exist.
-            nowhere = torch.full((1,), torch.inf, dtype=torch.float64, device=self.device)
-            return nowhere, torch.full_like(position, torch.nan)
-
-    # What would go wrong later is refused now
-
-    def _check_start(self) -> None:
-        with _no_validation():
-            self._check_log_prob()
-            row = self._start.clone().requires_grad_()
-            potential = self._potential_of_row(row)
-            if not potential.isfinite():
-                raise BadInput(f"log_prob is {-potential.item()} at the start: give a start inside the support")
-            (gradient,) = torch.autograd.grad(potential, row)
-            if not gradient.isfinite().all():
-                where = self.space.locate(int((~gradient.isfinite()).nonzero()[0]))
-                raise BadInput(f"the gradient of log_prob is not finite in {where} at the start: move the start")
-            if self._potential_of_row(self._start).item() != potential.item():
+        with no_validation():
+            check_scalar("log_prob", log_prob, self.coordinates)
+            check_gradients("log_prob", log_prob, self.coordinates)
+            check_start("log_prob", self._potential_of_row, self.coordinates)
+            if not torch.equal(*(self._potential_of_row(self.coordinates.start) for _ in range(2))):
                 raise BadInput(
                     "log_prob gave two values at the same point: it must be deterministic (no dropout, no random draws)"
                 )
+        vectorised = can_be_vectorised("log_prob", self._potential_of_row, (self.coordinates.start,), (0,))
+        self._rows = over_chains(self._potential_of_row, (0,), vectorised)
 
-    def _check_log_prob(self) -> None:
-        values = {name: value.detach().requires_grad_() for name, value in self.constrain(self._start).items()}
-        result = self.log_prob(values[ONLY_NAME] if self._one_tensor else values)
-        if not isinstance(result, Tensor):
-            raise BadInput(f"log_prob must return a scalar torch tensor, got {type(result).__name__}")
-        if result.shape != ():
-            raise BadInput(f"log_prob must return a scalar, got shape {tuple(result.shape)}: sum its terms")
-        gradients: tuple[Tensor | None, ...] = (None,) * len(values)
-        if result.requires_grad:
-            gradients = torch.autograd.grad(result, list(values.values()), allow_unused=True)
-        for name, gradient in zip(values, gradients, strict=True):
-            if gradient is None:
-                self._explain_missing_gradient(name, values, result)
+    def potential(self, position: Tensor) -> Tensor:
+        with torch.no_grad(), no_validation():
+            return row_by_row_if_singular(lambda rows: (self._rows(rows),), position)[0]
 
-    def _explain_missing_gradient(self, name: str, values: dict[str, Tensor], result: Tensor) -> None:
-        free = self.space.views(self._start.clone())
+    def potential_and_gradient(self, position: Tensor) -> tuple[Tensor, Tensor]:
+        with no_validation():
+            potential, gradient = row_by_row_if_singular(lambda rows: with_gradient(self._rows, rows), position)
+            return potential, gradient
+
+    def _potential_of_row(self, row: Tensor) -> Tensor:
+        values, log_jacobian = self.coordinates.values(row)
+        return -(self.log_prob(values).double() + log_jacobian)
+
+
+# The user's function of one row, for all rows
+
+
+def can_be_vectorised(
+    what: str, function: Callable[..., Tensor], example: tuple[Any, ...], chained: tuple[int | None, ...]
+) -> bool:
+    """Whether vmap can run a function of one chain for several; where it cannot, a notice says why.
+
+    `example` has arguments for one chain; `chained` says which of them get a leading dimension of chains (0, or None).
+    """
+
+    def two_of(tree: Any, chained: int | None) -> Any:
+        return tree if chained is None else tree_map(lambda x: torch.stack([x, x]), tree)
+
+    try:
+        with torch.no_grad(), no_validation():
+            torch.func.vmap(function, in_dims=chained)(*map(two_of, example, chained))
+        return True
+    except Exception as error:  # whatever vmap cannot do, a loop can
+        log.warning("%s cannot be vectorised, so chains run one after another: %s", what, str(error).split("\n")[0])
+        return False
+
+
+def over_chains(
+    function: Callable[..., Tensor], chained: tuple[int | None, ...], vectorised: bool
+) -> Callable[..., Tensor]:
+    """A function of one chain, for all chains: at once by vmap, or one after another."""
+    if vectorised:
+        return torch.func.vmap(function, in_dims=chained)
+
+    def one_of(tree: Any, chained: int | None, chain: int) -> Any:
+        return tree if chained is None else tree_map(lambda x: x[chain], tree)
+
+    def one_by_one(*arguments: Any) -> Tensor:
+        chains = range(len(arguments[0]))
+        return torch.stack([function(*(one_of(*x, i) for x in zip(arguments, chained, strict=True))) for i in chains])
+
+    return one_by_one
+
+
+def with_gradient(rows: Callable[..., Tensor], position: Tensor, *rest: Any) -> tuple[Tensor, Tensor]:
+    """A function of rows, and its gradient in each row."""
+    position = position.detach().requires_grad_()
+    with torch.enable_grad():
+        value = rows(position, *rest)
+        (gradient,) = torch.autograd.grad(value.sum(), position)
+    return value.detach(), gradient
+
+
+def row_by_row_if_singular(function: Callable[[Tensor], tuple[Tensor, ...]], position: Tensor) -> tuple[Tensor, ...]:
+    """A function of rows, +∞ with no gradient in those rows where its linear algebra fails."""
+    try:
+        return function(position)
+    except LinAlgError:
+        if len(position) > 1:  # one chain's singular matrix must not stop the others
+            each = [row_by_row_if_singular(function, row[None]) for row in position]
+            return tuple(map(torch.cat, zip(*each, strict=False)))
+        # The density is zero where its own linear algebra does not exist.
+        nowhere = torch.full((1,), torch.inf, dtype=torch.float64, device=position.device)
+        return nowhere, torch.full_like(position, torch.nan)
+
+
+# What would go wrong later is refused now
+
+
+def check_scalar(what: str, function: Callable[[Any], Any], coordinates: Coordinates) -> None:
+    """Refuse a log density that does not return a scalar."""
+    result = function(coordinates.values(coordinates.start)[0])
+    if not isinstance(result, Tensor):
+        raise BadInput(f"{what} must return a scalar torch tensor, got {type(result).__name__}")
+    if result.shape != ():
+        raise BadInput(f"{what} must return a scalar, got shape {tuple(result.shape)}: sum its terms")
+
+
+def check_gradients(what: str, function: Callable[[Any], Tensor], coordinates: Coordinates) -> None:
+    """Refuse a log density that does not depend on all of its parameters, or hides from torch that it does."""
+    values = {n: v.detach().requires_grad_() for n, v in coordinates.constrain(coordinates.start).items()}
+    result = function(coordinates.as_given(values))
+    gradients: tuple[Tensor | None, ...] = (None,) * len(values)
+    if result.requires_grad:
+        gradients = torch.autograd.grad(result, list(values.values()), allow_unused=True)
+    for name, gradient in zip(values, gradients, strict=True):
+        if gradient is not None:
+            continue
+        free = coordinates.space.views(coordinates.start.clone())
         free[name].add_(0.1)
-        moved = {key: value.detach() for key, value in values.items()} | {name: self._transforms[name](free[name])}
-        changed = self.log_prob(moved[ONLY_NAME] if self._one_tensor else moved)
+        moved = {key: value.detach() for key, value in values.items()}
+        changed = function(coordinates.as_given(moved | {name: coordinates.transforms[name](free[name])}))
         if changed.item() != result.item():
             raise BadInput(
-                f"log_prob depends on {name} but has no gradient in it: it leaves torch's graph (detach, item, numpy?)"
+                f"{what} depends on {name} but has no gradient in it: it leaves torch's graph (detach, item, numpy?)"
             )
-        if self._transforms[name] is identity_transform:
-            raise BadInput(f"log_prob does not depend on {name}, so its density cannot be normalised: remove it")
+        if coordinates.is_free(name):
+            raise BadInput(f"{what} does not depend on {name}, so its density cannot be normalised: remove it")
 
 
-def _named_start(start: Parameters) -> dict[str, Tensor]:
-    named = {ONLY_NAME: start} if isinstance(start, Tensor) else dict(start)
-    if not named:
-        raise BadInput("start must hold at least one tensor, got an empty dict")
-    for name, value in named.items():
-        if not isinstance(value, Tensor):
-            raise BadInput(f"start must be a tensor or a dict of tensors, got {type(value).__name__} for {name}")
-        if not value.is_floating_point():
-            raise BadInput(f"start must be floating point, got {value.dtype} for {name}: use .double()")
-        if not value.isfinite().all():
-            where = Space({name: value.shape}).locate(int((~value.isfinite()).flatten().nonzero()[0]))
-            raise BadInput(f"start must be finite, got {value[~value.isfinite()][0].item()} in {where}")
-    first = next(iter(named.values()))
-    for name, value in named.items():
-        if (value.dtype, value.device) != (first.dtype, first.device):
-            raise BadInput(
-                f"all of start must have one dtype and device, got {first.dtype} on {first.device} and "
-                f"{value.dtype} on {value.device} for {name}"
-            )
-    return {name: value.detach() for name, value in named.items()}
-
-
-def _transforms(
-    start: dict[str, Tensor],
-    constraints: Constraint | Transform | Mapping[str, Constraint | Transform] | None,
-    one_tensor: bool,
-) -> dict[str, Any]:
-    if isinstance(constraints, Constraint | Transform):
-        if not one_tensor:
-            raise BadInput("constraints must be a dict of name: constraint where start is a dict")
-        constraints = {ONLY_NAME: constraints}
-    constraints = dict(constraints or {})
-    unknown = sorted(set(constraints) - set(start))
-    if unknown:
-        raise BadInput(f"constraints name {unknown}, which start does not have; it has {sorted(start)}")
-    transforms: dict[str, Transform] = dict.fromkeys(start, identity_transform)
-    for name, constraint in constraints.items():
-        transform: Any = constraint if isinstance(constraint, Transform) else _bijection(name, constraint)
-        allowed = transform.codomain if isinstance(constraint, Transform) else constraint
-        # A value on the border of its constraint passes the check but lies at infinity on the unconstrained scale.
-        if not allowed.check(start[name]).all() or not transform.inv(start[name]).isfinite().all():
-            raise BadInput(f"start must lie inside the constraint {allowed} of {name}, got {start[name].tolist()}")
-        transforms[name] = transform
-    return transforms
-
-
-def _bijection(name: str, constraint: Constraint) -> Transform:
-    try:
-        transform = biject_to(constraint)
-    except NotImplementedError as error:
-        raise BadInput(
-            f"torch has no bijection onto the constraint {constraint} of {name}: give a torch.distributions Transform"
-        ) from error
-    return identity_transform if _is_identity(transform) else transform
-
-
-def _is_identity(transform: Transform) -> bool:
-    while hasattr(transform, "base_transform"):  # `real_vector` wraps the identity to say how many dimensions it joins
-        transform = getattr(transform, "base_transform")  # noqa: B009
-    return transform == identity_transform
+def check_start(what: str, potential_of_row: Callable[[Tensor], Tensor], coordinates: Coordinates) -> None:
+    """Refuse a start where the potential or its gradient is not finite."""
+    row = coordinates.start.clone().requires_grad_()
+    potential = potential_of_row(row)
+    if not potential.isfinite():
+        raise BadInput(f"{what} is {-potential.item()} at the start: give a start inside the support")
+    (gradient,) = torch.autograd.grad(potential, row)
+    if not gradient.isfinite().all():
+        where = coordinates.space.locate(int((~gradient.isfinite()).nonzero()[0]))
+        raise BadInput(f"the gradient of {what} is not finite in {where} at the start: move the start")
 
 
 @contextmanager
-def _no_validation() -> Iterator[None]:
+def no_validation() -> Iterator[None]:
     """Let torch.distributions answer NaN or −∞ outside its support: that is a rejection, not an error."""
     before = Distribution._validate_args  # pyright: ignore[reportPrivateUsage]
     Distribution.set_default_validate_args(False)

@@ -112,7 +112,7 @@ class Trace:
         import ggmc
 
         settings = kernels.to_dict(self.kernel)
-        if self.kernel.as_ggmc().mass is not None and np.size(settings["mass"]) > LARGEST_STORED_MASS:
+        if self.kernel.mass is not None and np.size(settings["mass"]) > LARGEST_STORED_MASS:
             settings["mass"] = repr(self.kernel.mass)
         own = {
             "inference_library": "ggmc",

@@ -66,7 +66,7 @@ def test_everything_accepted(monkeypatch: pytest.MonkeyPatch) -> None:
 def _decide(monkeypatch: pytest.MonkeyPatch, **changes: Any) -> None:
     """Replace arguments of the test by functions of all of them."""
     decide = metropolis.decide
-    names = ("start", "end", "work", "steps", "temperature", "log_uniform", "adjust")
+    names = ("start", "end", "work", "steps", "temperature", "log_uniform")
 
     def buggy(*args: Any) -> Any:
         given = dict(zip(names, args, strict=True))
@@ -165,8 +165,8 @@ def test_prior_dropped() -> None:
 def _plans(monkeypatch: pytest.MonkeyPatch, change: Any) -> None:
     plan = scheme._plan
 
-    def buggy(word: str, steps: int) -> Plan:
-        right = plan(word, steps)
+    def buggy(word: str, steps: int, factors: Any) -> Plan:
+        right = plan(word, steps, factors)
         return right._replace(moves=tuple(change(list(right.moves))))
 
     monkeypatch.setattr(scheme, "_plan", buggy)

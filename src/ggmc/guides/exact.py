@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
-import torch
 from torch import Tensor
 
+from ggmc.guides.field import Field
 from ggmc.target import Target
 
 
@@ -21,12 +20,12 @@ class Exact:
         Exact()
     """
 
-    def bind(self, target: Target) -> _ExactField:
+    def bind(self, target: Target) -> Field:
         return _ExactField(target)
 
 
-class _ExactField:
-    deterministic = True
+class _ExactField(Field):
+    exact = True
 
     def __init__(self, target: Target):
         self._target = target
@@ -34,6 +33,3 @@ class _ExactField:
     def __call__(self, position: Tensor, entry: None) -> tuple[Tensor, Tensor]:
         potential, gradient = self._target.potential_and_gradient(position)
         return gradient, potential
-
-    def tape(self, gradients: int, chains: int, generator: torch.Generator) -> Sequence[None]:
-        return (None,) * gradients

@@ -7,27 +7,35 @@ from dataclasses import fields
 from typing import Any, Protocol
 
 import torch
+from torch import Tensor
 
-from ggmc import guides
+from ggmc import guides, schedule
 from ggmc.errors import BadInput
+from ggmc.guides import Field
+from ggmc.kernels.amagold import AMAGOLD
 from ggmc.kernels.ggmc import GGMC, Init, Step
 from ggmc.kernels.hmc import HMC
 from ggmc.kernels.mala import MALA
 from ggmc.kernels.malt import MALT
+from ggmc.kernels.sghmc import SGHMC
+from ggmc.kernels.sgld import SGLD
 from ggmc.mass import Dense, Diagonal, Identity, as_mass
 from ggmc.target import Target
 
-__all__ = ["GGMC", "HMC", "MALA", "MALT", "Kernel", "from_dict", "to_dict"]
+__all__ = ["AMAGOLD", "GGMC", "HMC", "MALA", "MALT", "SGHMC", "SGLD", "Kernel", "from_dict", "to_dict"]
 
-_KERNELS: dict[str, Any] = {kernel.__name__: kernel for kernel in (GGMC, HMC, MALA, MALT)}
+_KERNELS: dict[str, Any] = {k.__name__: k for k in (AMAGOLD, GGMC, HMC, MALA, MALT, SGHMC, SGLD)}
 
 
 class Kernel(Protocol):
-    """A sampler's settings: every kernel is a frozen dataclass with these two methods."""
+    """A sampler's settings: every kernel is a frozen dataclass with these two methods.
+
+    Those that can be tuned, as special cases of GGMC, also say with `as_ggmc()` which one they are.
+    """
 
     def bind(self, target: Target) -> tuple[Init, Step]: ...
 
-    def as_ggmc(self) -> GGMC: ...
+    def on(self, target: Target, field: Field, early_stop: bool = True) -> tuple[Init, Step]: ...
 
 
 def to_dict(kernel: Kernel) -> dict[str, Any]:
@@ -47,29 +55,51 @@ def to_dict(kernel: Kernel) -> dict[str, Any]:
             value = value.matrix.double().tolist()
         elif isinstance(value, Identity):
             value = "identity"
-        elif field.name == "guide":
-            value = {"guide": type(value).__name__} | {f.name: getattr(value, f.name) for f in fields(value)}
-        elif value == math.inf:
-            value = "inf"  # JSON has no infinity
-        plain[field.name] = list(value) if isinstance(value, tuple) else value
+        plain[field.name] = _plain(value)
     return plain
 
 
 def from_dict(plain: dict[str, Any]) -> Any:
-    """The kernel that `to_dict` described."""
-    settings = dict(plain)
+    """The kernel that `to_dict` described; refuses one whose guide held functions of the user's."""
+    settings = {name: _unplain(value) for name, value in plain.items()}
     name = settings.pop("kernel", None)
     if name not in _KERNELS:
         raise BadInput(f"unknown kernel {name!r}: known are {sorted(_KERNELS)}")
-    guide = dict(settings.pop("guide", {}))
-    guide_name = guide.pop("guide", None)
-    if guide_name not in guides.GUIDES:
-        raise BadInput(f"unknown guide {guide_name!r}: known are {sorted(guides.GUIDES)}")
-    settings["guide"] = guides.GUIDES[guide_name](**guide)
-    if settings.get("friction") == "inf":
-        settings["friction"] = math.inf
-    if isinstance(settings.get("steps"), list):
-        settings["steps"] = tuple(settings["steps"])
-    if isinstance(settings.get("mass"), list):
+    if isinstance(settings.get("mass"), list | tuple):
         settings["mass"] = as_mass(torch.tensor(settings["mass"], dtype=torch.float64))
     return _KERNELS[name](**settings)
+
+
+_PARTS: dict[str, Any] = guides.GUIDES | schedule.SCHEDULES
+
+
+def _plain(value: Any) -> Any:
+    if value == math.inf:
+        return "inf"  # JSON has no infinity
+    if isinstance(value, tuple):
+        return [_plain(item) for item in value]
+    if isinstance(value, dict):
+        return {name: _plain(item) for name, item in value.items()}
+    if isinstance(value, Tensor):
+        return {"tensor": value.tolist(), "dtype": str(value.dtype).removeprefix("torch.")}
+    if type(value).__name__ in _PARTS:
+        return {"type": type(value).__name__} | {f.name: _plain(getattr(value, f.name)) for f in fields(value)}
+    if value is None or isinstance(value, str | int | float | bool | list):
+        return value
+    return {"type": repr(value)}
+
+
+def _unplain(value: Any) -> Any:
+    if value == "inf":
+        return math.inf
+    if isinstance(value, list) and len(value) == 2 and all(isinstance(item, int) for item in value):
+        return tuple(value)
+    if isinstance(value, dict) and "tensor" in value:
+        return torch.tensor(value["tensor"], dtype=getattr(torch, value["dtype"]))
+    if isinstance(value, dict) and "type" in value:
+        settings = {name: _unplain(item) for name, item in value.items()}
+        name = settings.pop("type")
+        if name not in _PARTS:
+            raise BadInput(f"unknown guide or schedule {name!r}: known are {sorted(_PARTS)}")
+        return _PARTS[name](**settings)
+    return value

@@ -27,17 +27,19 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ggmc import metropolis
-from ggmc.errors import BadInput, require_count, require_not_negative, require_positive
+from ggmc import lengths, metropolis
+from ggmc.errors import BadInput, NotExact, require_count, require_not_negative, require_positive
 from ggmc.guides import Exact, Field, Guide
+from ggmc.guides.comparison import Comparison
+from ggmc.kernels.guards import Unchanged, refuse_if_not_exact
+from ggmc.lengths import Steps
 from ggmc.mass import Identity, Mass, as_mass
 from ggmc.metropolis import Info
+from ggmc.schedule import Along, Factors, Flat, Over
 from ggmc.scheme import Dynamics, Scheme, State, normals, refresh, run
 from ggmc.target import Target
 
-MASS_KINDS = ("identity", "diagonal", "dense")
-
-Steps = int | tuple[int, int]
+MASS_KINDS = ("identity", "diagonal", "dense", "tensor")
 
 Init = Callable[[Tensor, torch.Generator], State]
 Step = Callable[[State, torch.Generator], tuple[State, Info]]
@@ -48,10 +50,18 @@ class GGMC:
     """The sampler all others here are special cases of.
 
     `step_size=None` leaves the step size, and of `steps` and `mass` what is None too, to the warm-up of `ggmc.sample`;
-    given a step size, nothing is tuned, and None means one step and the identity. `steps` may be a pair: each
-    trajectory then draws its number of steps uniformly from that range. `mass` is a tensor [d] or [d, d], or the kind
-    that warm-up shall find: "identity", "diagonal" or "dense". `fresh_momentum` forgets the momentum before every
-    trajectory, whatever the friction.
+    given a step size, nothing is tuned, and None means the guide's own length (one step; for minibatches a sweep) and
+    the identity. `steps` may be a pair: each trajectory then draws its number of steps uniformly from that range; or
+    text, "3 epochs" (passes over the data) or "2 sweeps" (until the order of minibatches has come round: with
+    palindromes, out and back). `scheme` is "OBABO", or "O(ABA)O" for palindromic minibatches. `mass` is a tensor [d] or
+    [d, d], or the kind that warm-up shall find: "identity", "diagonal", "dense", or "tensor" (one number per named
+    tensor, from the size of its gradients). `fresh_momentum` forgets the momentum before every trajectory, whatever the
+    friction.
+
+    `adjust=False` leaves out the test and reports log α; with `monitor_every=n` only after every n-th trajectory, for
+    all n together. `along` and `over` are schedules (`ggmc.schedule`) along each trajectory and from one to the next.
+    `explain` is the share of kicks at which the exact gradient is computed too, to tell how much of the energy error is
+    the guide's noise (`Info.noise_error`, and `noise_error` in traces) and how much the step's.
 
     Example:
         >>> import torch, ggmc
@@ -70,12 +80,16 @@ class GGMC:
     step_size: float | None = None
     friction: float = 1.0
     steps: Steps | None = None
-    scheme: str = "OBABO"
+    scheme: str = None  # pyright: ignore[reportAssignmentType]  # a word once it is made, as above
     guide: Guide = Exact()
     temperature: float = 1.0
     mass: Any = None
     adjust: bool = True
     fresh_momentum: bool = False
+    monitor_every: int = 1
+    along: Along | None = None
+    over: Over | None = None
+    explain: float = 0.0
 
     def __post_init__(self) -> None:
         if self.step_size is not None:
@@ -84,47 +98,85 @@ class GGMC:
         require_not_negative("temperature", self.temperature)
         if self.adjust and self.temperature == 0:
             raise BadInput("temperature 0 is optimisation, which has no law to test against: use adjust=False")
-        if self.steps is not None:
-            low, high = _range(self.steps)
-            require_count("steps", low)
-            require_count("steps", high)
-            if low > high:
-                raise BadInput(f"steps must be a pair (least, most), got {self.steps!r}")
-        Scheme(self.scheme)
+        lengths.check(self.steps)
         if not hasattr(self.guide, "bind"):
             raise BadInput(f"guide must be a guide such as ggmc.Exact(), got {self.guide!r}")
+        if self.scheme is None:
+            palindromic = getattr(self.guide, "order", None) == "palindrome"
+            object.__setattr__(self, "scheme", "O(ABA)O" if palindromic else "OBABO")
+        if "C" in Scheme(self.scheme).word and math.isinf(self.friction):
+            raise BadInput("the letter C has no limit of infinite friction: give a finite friction")
+        if self.step_size is not None and getattr(self.guide, "size", None) == "auto":
+            raise BadInput('size="auto" is found in warm-up: leave step_size out too, or give a size')
         if isinstance(self.mass, str) and self.mass in MASS_KINDS:
             if self.mass != "identity" and self.step_size is not None:
                 raise BadInput(f"mass={self.mass!r} is found in warm-up: leave step_size out too, or give a tensor")
         elif self.mass is not None:
             object.__setattr__(self, "mass", as_mass(self.mass))
+        require_count("monitor_every", self.monitor_every)
+        if self.adjust and self.monitor_every > 1:
+            raise BadInput(f"monitor_every={self.monitor_every} needs adjust=False: with the test, all are tested")
+        if not 0 <= self.explain <= 1:
+            raise BadInput(f"explain must be a share between 0 and 1, got {self.explain!r}")
+        if self.adjust and self.along is not None:
+            self.along.refuse_if_lopsided()
+        if self.adjust and self.over is not None and self.over.temperature != Flat():
+            raise NotExact(
+                f"a temperature that changes over the run has no one law to sample, got {self.over.temperature!r}: "
+                "use adjust=False, or a constant temperature"
+            )
 
     def bind(self, target: Target) -> tuple[Init, Step]:
         """The functional form: `init(positions, generator)` and `step(state, generator)`."""
+        field = self.guide.bind(target)
+        refuse_if_not_exact(self, target, field)
+        return self.on(target, field)
+
+    def on(self, target: Target, field: Field, early_stop: bool = True) -> tuple[Init, Step]:
+        """The same with a guide that is already bound. Without `early_stop`, every log α is computed to the end."""
         if self.step_size is None:
             raise BadInput("step_size=None is tuned by ggmc.sample: give a number to bind the kernel by hand")
         scheme = Scheme(self.scheme)
-        field = self.guide.bind(target)
-        mass = self.fixed_mass(target)
-        dynamics = Dynamics(float(self.step_size), float(self.friction), float(self.temperature), mass)
+        steps_or_range = lengths.in_steps(self.steps, field)
+        constants = Dynamics(
+            float(self.step_size), float(self.friction), float(self.temperature), fixed_mass(self.mass, target)
+        )
+        unchanged = Unchanged(constants.mass, field)
+        stops = early_stop and getattr(target, "bound", None) is not None
+
+        def potential_of(position: Tensor, limit: Tensor) -> Tensor:
+            given: Any = target
+            return given.potential_below(position, limit) if stops else target.potential(position)
 
         def init(position: Tensor, generator: torch.Generator) -> State:
-            return start_state(target, field, position, dynamics, generator)
+            return start_state(target, field, position, constants, generator)
 
         def step(state: State, generator: torch.Generator) -> tuple[State, Info]:
-            steps = draw_steps(self.steps or 1, generator)
-            plan = scheme.plan(steps)
+            if self.adjust:
+                unchanged.check()
+            dynamics = constants if self.over is None else constants.scaled(*self.over.at(state.trajectories))
+            chains = len(state.position)
+            steps = lengths.draw(steps_or_range, generator)
+            plan = scheme.plan(steps, self._factors(steps, generator))
             noise = normals(state.position, generator)
-            log_uniform = metropolis.log_uniforms(len(state.position), generator)
-            tape = field.tape(plan.gradients, len(state.position), generator)
+            log_uniform = metropolis.log_uniforms(chains, generator)
+            tape = field.tape(plan.gradients, chains, generator)
+            look = Comparison(target, plan.kicks, self.explain, generator) if self.explain else None
 
             # The O's at the trajectory's ends, outside the test: a rejection flips the momentum that they left.
             decay = math.inf if self.fresh_momentum else dynamics.decay(plan.outer)
             start = state._replace(momentum=refresh(state.momentum, decay, dynamics, noise))
-            end, work = run(plan, start, dynamics, field, tape, noise)
-            if end.potential is None:
-                end = end._replace(potential=target.potential(end.position))
-            return metropolis.decide(start, end, work, steps, dynamics.temperature, log_uniform, self.adjust)
+            end, work = run(plan, start, dynamics, field, tape, noise, look)
+            if not self.adjust:
+                looked_at = end.trajectories % self.monitor_every == 0
+                potential = target.potential if looked_at else None
+                after, info = metropolis.watch(start, end, work, steps, dynamics.temperature, potential)
+            else:
+                if end.potential is None:
+                    limit = metropolis.certain_rejection(start, work, dynamics.temperature, log_uniform)
+                    end = end._replace(potential=potential_of(end.position, limit))
+                after, info = metropolis.decide(start, end, work, steps, dynamics.temperature, log_uniform)
+            return after, info if look is None else info._replace(noise_error=look.by_noise)
 
         return init, step
 
@@ -132,11 +184,20 @@ class GGMC:
         """Itself: the form in which warm-up tunes every kernel."""
         return self
 
-    def fixed_mass(self, target: Target) -> Mass:
-        """The mass as given, or the identity where it is left to warm-up."""
-        if self.mass is None or isinstance(self.mass, str):
-            return Identity()
-        return self.mass.to(torch.empty(0, target.space.size, dtype=target.dtype, device=target.device))
+    def _factors(self, steps: int, generator: torch.Generator) -> Factors | None:
+        if self.along is None:
+            return None
+        factors = self.along.factors(steps)
+        if self.along.either_way and torch.rand((), generator=generator, device=generator.device) < 0.5:
+            return factors.reversed()
+        return factors
+
+
+def fixed_mass(mass: Any, target: Target) -> Mass:
+    """The mass as given, or the identity where it is left to warm-up."""
+    if mass is None or isinstance(mass, str):
+        return Identity()
+    return mass.to(torch.empty(0, target.space.size, dtype=target.dtype, device=target.device))
 
 
 def start_state(
@@ -160,19 +221,3 @@ def start_state(
         raise BadInput(f"chain {chain} starts at a potential of {value:g}: start inside the support")
     momentum = refresh(torch.zeros_like(position), math.inf, dynamics, normals(position, generator))
     return State(position, momentum, potential, gradient)
-
-
-def draw_steps(steps: Steps, generator: torch.Generator) -> int:
-    """The number itself, or a uniform draw from the range: independent of the state, so exactness is untouched."""
-    low, high = _range(steps)
-    if low == high:
-        return low
-    return int(torch.randint(low, high + 1, (), generator=generator, device=generator.device))
-
-
-def _range(steps: Any) -> tuple[Any, Any]:
-    if isinstance(steps, tuple | list):
-        if len(steps) != 2:
-            raise BadInput(f"steps must be a whole number or a pair (least, most), got {steps!r}")
-        return steps[0], steps[1]
-    return steps, steps

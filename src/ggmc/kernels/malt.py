@@ -12,8 +12,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from ggmc.errors import BadInput
-from ggmc.guides import Exact, Guide
-from ggmc.kernels.ggmc import GGMC, Init, Step, Steps
+from ggmc.guides import Exact, Field, Guide
+from ggmc.kernels.ggmc import GGMC, Init, Step
+from ggmc.lengths import Steps
 from ggmc.target import Target
 
 
@@ -57,3 +58,7 @@ class MALT:
     def bind(self, target: Target) -> tuple[Init, Step]:
         """The functional form: `init(positions, generator)` and `step(state, generator)`."""
         return self.as_ggmc().bind(target)
+
+    def on(self, target: Target, field: Field, early_stop: bool = True) -> tuple[Init, Step]:
+        """The same with a guide that is already bound."""
+        return self.as_ggmc().on(target, field, early_stop)

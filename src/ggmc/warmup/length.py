@@ -42,8 +42,11 @@ class Paths:
             old = self.kept.popleft()
             self._bytes -= old[0].nbytes + old[1].nbytes
 
-    def best_steps(self) -> int | None:
-        """The cheapest number of steps per trajectory, or None where there is too little to tell."""
+    def best_steps(self, per_test: float = 0.0) -> int | None:
+        """The cheapest number of steps per trajectory, or None where there is too little to tell.
+
+        A trajectory costs its steps, and its test as much as `per_test` of them.
+        """
         if len(self.kept) < 10:
             return None
         starts = torch.stack([positions[0] for positions, _ in self.kept]).flatten(0, 1)
@@ -63,7 +66,7 @@ class Paths:
         if change.shape[1] == 0:
             return None
         enough = int((count[:, 0] >= 0.1 * count[0, 0]).sum()) - 1
-        return min(range(1, max(2, int(enough / (1 + SPREAD)) + 1)), key=lambda n: _cost(change, n))
+        return min(range(1, max(2, int(enough / (1 + SPREAD)) + 1)), key=lambda n: _cost(change, n, per_test))
 
 
 def steps_around(length: float) -> tuple[int, int]:
@@ -72,7 +75,7 @@ def steps_around(length: float) -> tuple[int, int]:
     return max(1, round(length * (1 - SPREAD))), max(1, round(length * (1 + SPREAD)))
 
 
-def _cost(change: Tensor, steps: int) -> float:
+def _cost(change: Tensor, steps: int, per_test: float) -> float:
     low, high = steps_around(steps)
     average = change[low : high + 1].mean(0).clamp(1e-12, 1.5)
-    return ((2 - average) / average).max().item() * (low + high) / 2
+    return ((2 - average) / average).max().item() * ((low + high) / 2 + per_test)

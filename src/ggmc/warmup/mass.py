@@ -1,4 +1,4 @@
-"""The mass: the inverse covariance of all chains' positions in a window."""
+"""The mass: the inverse covariance of all chains' positions in a window, or the size of each tensor's gradients."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from torch import Tensor
 
 from ggmc.errors import BadInput
 from ggmc.mass import Dense, Diagonal, Mass
+from ggmc.target import Target
 
 Kind = Literal["diagonal", "dense"]
 
@@ -22,6 +23,19 @@ LARGEST_DENSE = 256  # beyond this a dense product per step outweighs most gradi
 def suitable_kind(parameters: int, draws: int) -> Kind:
     """Dense where the last window will hold enough draws to know it."""
     return "dense" if parameters <= LARGEST_DENSE and draws >= DRAWS_PER_PARAMETER * parameters else "diagonal"
+
+
+def per_tensor(target: Target, position: Tensor) -> Mass:
+    """One number per named tensor, the root mean square of its gradients, in units of the smallest.
+
+    For networks of too many parameters to know each one's variance: tensors with large gradients are the stiff ones.
+    """
+    gradient = target.potential_and_gradient(position)[1].double()
+    sizes = torch.ones(position.shape[-1], dtype=torch.float64, device=position.device)
+    for columns in target.space.columns.values():
+        sizes[columns] = gradient[:, columns].square().mean().sqrt()
+    smallest = sizes[sizes > 0].min() if (sizes > 0).any() else sizes.new_ones(())
+    return Diagonal((sizes / smallest).clamp_min(1.0), position.dtype)
 
 
 @dataclass

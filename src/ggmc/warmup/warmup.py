@@ -14,23 +14,27 @@ from dataclasses import asdict, replace
 from typing import Any
 
 import torch
+from torch import Tensor
 
-from ggmc import metropolis
+from ggmc import lengths, metropolis
 from ggmc.errors import BadInput
 from ggmc.kernels import GGMC, Kernel
-from ggmc.kernels.ggmc import draw_steps
+from ggmc.kernels.ggmc import fixed_mass
+from ggmc.kernels.guards import refuse_if_not_exact
 from ggmc.mass import Identity, Mass, as_mass
 from ggmc.metropolis import Info
 from ggmc.scheme import Dynamics, Scheme, State, normals, refresh, run
 from ggmc.target import Target
+from ggmc.warmup import batch_size
 from ggmc.warmup.length import LONGEST, Paths, steps_around
-from ggmc.warmup.mass import Moments, suitable_kind
+from ggmc.warmup.mass import Moments, per_tensor, suitable_kind
 from ggmc.warmup.step_size import DualAveraging, harmonic_mean
 
 log = logging.getLogger("ggmc")
 
 GROWTH = 1.5  # of each window over the one before
-FIRST_REACH = 10  # steps of the first paths, before any have been seen
+FIRST_REACH = 10  # steps of the first paths, before any have been seen ...
+FIRST_SWEEPS = 2  # ... or sweeps, where trajectories are whole numbers of those
 LOST, LOST_PER_ROOT_DIMENSION = 10.0, 5.0  # how far above the others, in temperatures, a chain counts as left behind
 
 
@@ -76,34 +80,45 @@ def bring_back_lost_chains(state: State, temperature: float) -> State:
             state.potential[best].item(),
         )
 
-    everyone_at_best = State(*(None if rows is None else rows[best].expand_as(rows) for rows in state))  # pyright: ignore
-    return metropolis.choose(lost, everyone_at_best, state)
+    everyone_at_best: list[Any] = [None if rows is None else rows[best].expand_as(rows) for rows in state[:4]]
+    return metropolis.choose(lost, state._replace(**dict(zip(state._fields, everyone_at_best, strict=False))), state)
 
 
 class Warmup:
     """Tunes what a kernel leaves open, one trajectory at a time."""
 
     def __init__(self, kernel: Kernel, target: Target, iterations: int, wanted_acceptance: float | None = None):
-        self.kernel = kernel
-        self.settings = kernel.as_ggmc()
+        self.kernel: Any = kernel
         self.target = target
         self.iterations = iterations
         self.iteration = 0
-        self.tuning = self.settings.step_size is None
+        self.tuning = self.kernel.step_size is None
+        self.settings: Any = self.kernel.as_ggmc() if hasattr(kernel, "as_ggmc") else self.kernel
         if self.tuning:
             self._check()
-        one_step = self.settings.steps == 1 and math.isinf(self.settings.friction)
-        self.wanted = wanted_acceptance or (0.6 if one_step else 0.8)
+        self.guide = batch_size.first_guess(self.settings.guide, target)
+        self.field = self.guide.bind(target)
+        refuse_if_not_exact(self.settings, target, self.field)
+        self.wanted = wanted_acceptance or self._usual_acceptance()
         self.ends = windows(iterations)
-        self.field = self.settings.guide.bind(target)
-        self.mass: Mass = self.settings.fixed_mass(target)
+        self.mass: Mass = fixed_mass(self.settings.mass, target)
+        if self.tuning and self.settings.mass is None:
+            self.mass = self.field.mass(self.settings.temperature) or self.mass
+        # Trajectories are whole numbers of this many steps: single ones, or sweeps, whose noise cancels at their end.
+        self.unit = self.field.sweep if self.field.whole_sweeps else 1
         self.time: float | None = None  # the trajectory's length in units of time, once known
-        self.reach = FIRST_REACH
+        self.reach = FIRST_REACH if self.unit == 1 else FIRST_SWEEPS
         self.lowest_potential: float | None = None  # of any chain, at the end of the last window
         self.dual: DualAveraging | None = None
         self.moments: Moments | None = None
         self.paths = Paths()
-        self._given_step = None if self.tuning else self.settings.bind(target)[1]
+        self.notes: dict[str, str] = {}  # what was chosen, and why
+        self._given_step = None if self.tuning else self.kernel.on(target, self.field)[1]
+
+    def starts(self, chains: int, generator: torch.Generator) -> Tensor:
+        """Where the chains begin: where the guide says, else where the target does."""
+        found = self.field.starts(chains, self.settings.temperature, generator)
+        return self.target.starts(chains, generator) if found is None else found
 
     def step(self, state: State, generator: torch.Generator) -> tuple[State, Info]:
         """One trajectory of every chain, and what is learnt from it."""
@@ -117,7 +132,7 @@ class Warmup:
         if self.settings.steps is None and self.iteration < self.ends[-1]:
             state, info = self._explore(state, self.dual.exploring, generator)
         else:
-            _, kernel_step = self._kernel(self.dual.exploring).bind(self.target)
+            _, kernel_step = self._kernel(self.dual.exploring).on(self.target, self.field, early_stop=False)
             state, info = kernel_step(state, generator)
         self.dual.update(harmonic_mean(info.log_accept))
         if self.moments is not None:
@@ -132,10 +147,10 @@ class Warmup:
         if self.dual is None:
             return self.kernel
         found = self._kernel(self.dual.settled)
-        open_settings: dict[str, Any] = {"step_size": found.step_size, "mass": found.mass}
+        open_settings: dict[str, Any] = {"step_size": found.step_size, "mass": found.mass, "guide": self.guide}
         if self.settings.steps is None:
             open_settings["steps"] = found.steps
-        return replace(self.kernel, **open_settings)  # pyright: ignore[reportArgumentType]
+        return replace(self.kernel, **open_settings)
 
     def state_dict(self) -> dict[str, Any]:
         """A snapshot of what has been learnt so far, as plain tensors and numbers."""
@@ -148,6 +163,8 @@ class Warmup:
             "dual": None if self.dual is None else asdict(self.dual),
             "moments": None if self.moments is None else asdict(self.moments),
             "paths": list(self.paths.kept),
+            "size": getattr(self.guide, "size", None),
+            "notes": dict(self.notes),
         }
 
     def load_state_dict(self, stored: dict[str, Any]) -> None:
@@ -159,6 +176,9 @@ class Warmup:
         self.dual = None if stored["dual"] is None else DualAveraging(**stored["dual"])
         self.moments = None if stored["moments"] is None else Moments(**stored["moments"]).copy(like.device)
         self.paths = Paths((positions.to(like.device), a.to(like.device)) for positions, a in stored["paths"])
+        self.notes = dict(stored["notes"])
+        if stored["size"] != getattr(self.guide, "size", None):
+            self._take_guide(replace(self.guide, size=stored["size"]))
 
     def _check(self) -> None:
         if self.iterations == 0:
@@ -174,51 +194,81 @@ class Warmup:
                     f"steps cannot be tuned for the word {word!r}, whose steps do not move: give steps"
                 ) from error
 
+    def _usual_acceptance(self) -> float:
+        if not self.field.deterministic:
+            return 0.65
+        return 0.6 if self.settings.steps == 1 and math.isinf(getattr(self.settings, "friction", 0.0)) else 0.8
+
+    def _take_guide(self, guide: Any) -> None:
+        self.guide, self.field = guide, guide.bind(self.target)
+        self.unit = self.field.sweep if self.field.whole_sweeps else 1
+
     # What happens at each trajectory
 
     def _kernel(self, step_size: float) -> GGMC:
         steps = self.settings.steps
-        if steps is None:
+        if steps is None and self.unit > 1:
+            steps = f"{max(1, round((self.time or 0.0) / step_size / self.unit))} sweeps"
+        elif steps is None:
             steps = steps_around((self.time or FIRST_REACH * step_size) / step_size)
-        return replace(self.settings, step_size=step_size, steps=steps, mass=self.mass)
+        return replace(
+            self.settings, step_size=step_size, steps=steps, mass=self.mass, guide=self.guide, monitor_every=1
+        )
 
     def _dynamics(self, step_size: float) -> Dynamics:
         return Dynamics(step_size, self.settings.friction, self.settings.temperature, self.mass)
 
     def _explore(self, state: State, step_size: float, generator: torch.Generator) -> tuple[State, Info]:
-        """A trajectory of a random length from a fresh momentum, every step of its path kept."""
+        """A trajectory of a random length from a fresh momentum, every unit of its path kept."""
         dynamics, temperature = self._dynamics(step_size), self.settings.temperature
-        plan = Scheme(self.settings.scheme).repeated.plan(1)
+        word = Scheme(self.settings.scheme).repeated
+        plan = word.plan(self.unit)
         chains = len(state.position)
         noise = normals(state.position, generator)
         log_uniform = metropolis.log_uniforms(chains, generator)
-        steps = draw_steps((1, self.reach), generator)
+        units = lengths.draw((1, self.reach), generator)
+        # One tape for the whole trajectory; where a unit's last kick meets the next one's first, they share an entry.
+        stride = word.plan(2 * self.unit).gradients - plan.gradients
+        tape = self.field.tape(stride * (units - 1) + plan.gradients, chains, generator)
 
         start = here = state._replace(momentum=refresh(state.momentum, math.inf, dynamics, noise))
         assert start.potential is not None
         work = torch.zeros_like(start.potential)
         positions = [self.paths.watched(start.position)]
-        acceptances = [torch.ones_like(start.potential)]
-        for _ in range(steps):
+        log_accepts = [torch.zeros_like(start.potential)]
+        for unit in range(units):
             momentum = refresh(here.momentum, dynamics.decay(plan.outer), dynamics, noise)
-            tape = self.field.tape(plan.gradients, chains, generator)
-            here, more = run(plan, here._replace(momentum=momentum), dynamics, self.field, tape, noise)
-            if here.potential is None:
-                here = here._replace(potential=self.target.potential(here.position))
-            assert here.potential is not None
+            part = tape[unit * stride : unit * stride + plan.gradients]
+            here, more = run(plan, here._replace(momentum=momentum), dynamics, self.field, part, noise)
             work = work + more
-            log_accept = -(here.potential - start.potential + work) / temperature
+            if here.potential is None and (self.field.deterministic or unit == units - 1):
+                here = here._replace(potential=self.target.potential(here.position))
             positions.append(self.paths.watched(here.position))
-            acceptances.append(log_accept.nan_to_num(-torch.inf).clamp_max(0.0).exp())
-        self.paths.add(torch.stack(positions), torch.stack(acceptances))
-        return metropolis.decide(start, here, work, steps, temperature, log_uniform, self.settings.adjust)
+            if here.potential is not None:
+                log_accepts.append(-(here.potential - start.potential + work) / temperature)
+        if len(log_accepts) < len(positions):  # not tested on the way: taken to have grown in proportion
+            log_accepts = [log_accepts[-1] * (unit / units) for unit in range(units + 1)]
+        acceptances = torch.stack(log_accepts).nan_to_num(-torch.inf).clamp_max(0.0).exp()
+        self.paths.add(torch.stack(positions), acceptances)
+        here = here._replace(trajectories=start.trajectories + 1)
+        return metropolis.decide(start, here, work, units * self.unit, temperature, log_uniform)
 
     def _first_step_size(self, state: State, generator: torch.Generator) -> float:
-        """Double or halve until one step's acceptance crosses one half."""
+        """Double or halve until the acceptance of one step, or of the shortest whole trajectory, crosses one half."""
         step_size, direction = 0.1, 0
-        one_step = replace(self.settings, steps=1, mass=self.mass, fresh_momentum=True, adjust=True)
+        steps = 1 if self.field.deterministic else self.field.default_steps
+        short = replace(
+            self.settings,
+            steps=steps,
+            mass=self.mass,
+            guide=self.guide,
+            fresh_momentum=True,
+            adjust=True,
+            monitor_every=1,
+        )
         for _ in range(60):
-            _, info = replace(one_step, step_size=step_size).bind(self.target)[1](state, generator)
+            step = replace(short, step_size=step_size).on(self.target, self.field, early_stop=False)[1]
+            _, info = step(state, generator)
             wanted = 1 if harmonic_mean(info.log_accept) > 0.5 else -1
             if direction and wanted != direction:
                 break
@@ -229,12 +279,12 @@ class Warmup:
     # What happens between windows
 
     def _open_window(self, state: State) -> None:
-        kind = self.settings.mass
-        if kind is None:
+        kind: Any = self.settings.mass
+        if kind is None and self.field.mass(self.settings.temperature) is None:
             last = self.ends[-1] - (self.ends[-2] if len(self.ends) > 1 else 0)
             kind = suitable_kind(self.target.space.size, last * len(state.position))
         adapts = kind in ("diagonal", "dense") and self.iteration < self.ends[-1]
-        self.moments = Moments.none(state.position, kind) if adapts else None
+        self.moments = Moments.none(state.position, kind) if adapts else None  # pyright: ignore[reportArgumentType]
         self.paths = Paths()
 
     def _close_window(self, state: State, generator: torch.Generator) -> State:
@@ -245,20 +295,41 @@ class Warmup:
         if arrived and self.iteration < self.ends[-1]:  # before the best has arrived, nobody is lost
             state = bring_back_lost_chains(state, self.settings.temperature)
         self.lowest_potential = lowest
-        best = self.paths.best_steps()
+        best = self.paths.best_steps(self._units_per_test())
         if best is not None:
-            self.time = best * self.dual.settled
+            self.time = best * self.unit * self.dual.settled
             # Paths reach beyond the best length seen, and grow shorter only by halves: a hasty choice is seen again.
-            self.reach = min(LONGEST, max(5, round(2.5 * best), self.reach // 2))
-        found = self.moments.mass(self.settings.temperature, state.position) if self.moments is not None else None
-        if found is not None:
-            if self.time is not None:  # with another mass positions move at another speed: as far takes another time
-                speed_up = found.velocity_variance().log() - self.mass.velocity_variance().double().log()
-                self.time *= math.exp(-speed_up.median().item() / 2)
-            self.mass = found
-        self._open_window(state)
+            least = 5 if self.unit == 1 else FIRST_SWEEPS
+            self.reach = min(max(least, LONGEST // self.unit), max(least, round(2.5 * best), self.reach // 2))
+        self._change_mass(self._found_mass(state))
         step_size = self._first_step_size(state, generator)
+        if self.iteration == self.ends[-1] and self.settings.guide != self.guide:
+            kernel = self._kernel(step_size)
+            steps_at = (lambda h: self._kernel(h).steps) if self.unit == 1 else (lambda _: kernel.steps)
+            search = batch_size.Search(kernel, self.target, self.field, steps_at, self.wanted)
+            state, guide, step_size, self.notes["batch_size"] = search.run(state, step_size, generator)
+            self._take_guide(guide)
+        self._open_window(state)
         self.dual = DualAveraging.around(step_size, self.wanted)
         # The momentum was drawn for the mass before, or belongs to the chain that a lost one joined.
         noise = normals(state.position, generator)
         return state._replace(momentum=refresh(state.momentum, math.inf, self._dynamics(step_size), noise))
+
+    def _units_per_test(self) -> float:
+        """What a test costs, in units of the trajectory."""
+        if self.field.exact:
+            return 0.0
+        return batch_size.TEST * self.field.epoch / self.unit
+
+    def _found_mass(self, state: State) -> Mass | None:
+        if self.settings.mass == "tensor":
+            return per_tensor(self.target, state.position)
+        return self.moments.mass(self.settings.temperature, state.position) if self.moments is not None else None
+
+    def _change_mass(self, found: Mass | None) -> None:
+        if found is None:
+            return
+        if self.time is not None:  # with another mass positions move at another speed: as far takes another time
+            speed_up = found.velocity_variance().log() - self.mass.velocity_variance().double().log()
+            self.time *= math.exp(-speed_up.median().item() / 2)
+        self.mass = found

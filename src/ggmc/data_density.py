@@ -1,0 +1,252 @@
+"""A posterior with data: U(θ) = −log prior(θ) − Σᵢ log likelihoodᵢ(θ), streamed over the data.
+
+The exact potential adds up all data in chunks that fit in memory, all chains at once, in float64. Where the user
+declares an upper bound of the terms, the sum stops as soon as rejection is certain, each chain for itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.autograd.graph import saved_tensors_hooks
+from torch.utils._pytree import tree_map
+
+from ggmc.coordinates import Constraints, Parameters
+from ggmc.data import as_data
+from ggmc.errors import BadInput
+from ggmc.target import (
+    OnCoordinates,
+    can_be_vectorised,
+    check_gradients,
+    check_scalar,
+    check_start,
+    no_validation,
+    over_chains,
+    row_by_row_if_singular,
+    with_gradient,
+)
+
+CHUNK_MEMORY = (
+    256 * 2**20
+)  # bytes that a chunk's intermediate results may take on a CPU; on a GPU a quarter of the free
+CHUNKS_TO_STOP_AT = 20  # a sum that may stop early is looked at this often, or more
+
+
+class DataDensity(OnCoordinates):
+    """A log prior, and a log likelihood with one term per example.
+
+    `log_prior(params)` returns a scalar, `log_likelihood(params, batch)` one term for each example of the batch; both
+    are written for one chain. `data` is a tensor, or a tuple or dict of tensors, with one row per example; a map-style
+    `Dataset`; or a `DataLoader` over one (whose order plays no part: guides draw their own). A batch has the form of
+    the data. `start`, `constraints` and `jitter` are as in `ggmc.Density`.
+
+    `bound`, if given, is an upper bound of every term (0 for discrete outcomes): the exact potential of a trajectory's
+    end then stops adding up as soon as rejection is certain. No decision changes by it, to the last bit.
+
+    Example:
+        >>> import torch, ggmc
+        >>> X, y = torch.randn(1000, 3, dtype=torch.float64), torch.randint(2, (1000,)).double()
+        >>> target = ggmc.DataDensity(
+        ...     log_prior=lambda w: -(w**2).sum() / 2,
+        ...     log_likelihood=lambda w, batch: -torch.nn.functional.softplus(-(2 * batch[1] - 1) * (batch[0] @ w)),
+        ...     data=(X, y),
+        ...     start=torch.zeros(3, dtype=torch.float64),
+        ...     bound=0.0,
+        ... )
+        >>> target
+        DataDensity(theta: (3,); d = 3; 1000 examples)
+        >>> target.potential(torch.zeros(2, 3, dtype=torch.float64))         # 1000 log 2, twice
+        tensor([693.1472, 693.1472], dtype=torch.float64)
+    """
+
+    def __init__(
+        self,
+        log_prior: Callable[[Any], Tensor],
+        log_likelihood: Callable[[Any, Any], Tensor],
+        data: Any,
+        start: Parameters,
+        constraints: Constraints = None,
+        jitter: float = 1.0,
+        bound: float | None = None,
+    ):
+        super().__init__(start, constraints, jitter)
+        self.log_prior, self.log_likelihood = log_prior, log_likelihood
+        self.data = as_data(data, self.device)
+        self.num_data = len(self.data)
+        self.bound: float | None = getattr(log_likelihood, "bound", None) if bound is None else float(bound)
+        few = self.data.take(torch.linspace(0, self.num_data - 1, min(4, self.num_data)).long().to(self.device))
+        with no_validation():
+            self._check(few)
+            self.not_exact = self.data.not_exact or self._unsteady_terms(few)
+            self._example_bytes = self._bytes_per_example(few)
+        row, weights = self.coordinates.start, torch.ones(min(4, self.num_data), device=self.device)
+        vectorised = can_be_vectorised("log_likelihood", self._batch_of_row, (row, few, weights), (0, 0, 0))
+        self._prior = over_chains(self._prior_of_row, (0,), vectorised)
+        self._chunk = over_chains(self._chunk_of_row, (0, None), vectorised)
+        self._batch = over_chains(self._batch_of_row, (0, 0, 0), vectorised)
+
+    def potential(self, position: Tensor) -> Tensor:
+        return self.potential_below(position, None)
+
+    def potential_below(self, position: Tensor, limit: Tensor | None) -> Tensor:
+        """U of each row; where that is certain to exceed the row's `limit`, some value between the two.
+
+        With a bound, each chain adds up by itself, limit or no limit, so that a chain that goes on to the end does
+        the same sums in the same order whether or not it, or another, might have stopped.
+        """
+        with torch.no_grad(), no_validation():
+            if self.bound is None:
+                return row_by_row_if_singular(lambda rows: (self._stream(rows, None),), position)[0]
+            limits = [None] * len(position) if limit is None else limit.split(1)
+            each = [self._stream(row, its) for row, its in zip(position.split(1), limits, strict=True)]
+            return torch.cat(each)
+
+    def potential_and_gradient(self, position: Tensor) -> tuple[Tensor, Tensor]:
+        def streamed(rows: Tensor) -> tuple[Tensor, Tensor]:
+            potential, gradient = with_gradient(self._prior, rows)
+            for chunk, _ in self._chunks(len(rows)):
+                parts, slopes = with_gradient(lambda r, c: self._chunk(r, c)[:, 0], rows, chunk)
+                potential, gradient = potential + parts, gradient + slopes
+            return potential, gradient
+
+        with no_validation():
+            potential, gradient = row_by_row_if_singular(streamed, position)
+            return potential, gradient
+
+    def batch_potential_and_gradient(self, position: Tensor, batch: Any, weights: Tensor) -> tuple[Tensor, Tensor]:
+        """−log prior − Σ weight · log likelihood over each chain's own batch, [chains, size, ...], and its gradient."""
+        with no_validation():
+            return with_gradient(self._batch, position, batch, weights)
+
+    def batch_hessian_products(self, position: Tensor, batch: Any, weights: Tensor, directions: Tensor) -> Tensor:
+        """The Hessian of the same, times one direction for each row: [chains, d]."""
+        position = position.detach().requires_grad_()
+        with no_validation(), torch.enable_grad():
+            value = self._batch(position, batch, weights).sum()
+            (gradient,) = torch.autograd.grad(value, position, create_graph=True)
+            along = (gradient * directions).sum()
+            (products,) = torch.autograd.grad(along, position, materialize_grads=True)
+        return products
+
+    def rows_at_once(self, examples: int) -> int:
+        """How many rows, each with a batch of so many examples, fit in a chunk's memory."""
+        return max(1, int(self._chunk_memory() / (self._example_bytes * examples)))
+
+    def __repr__(self) -> str:
+        return f"{super().__repr__()[:-1]}; {self.num_data} examples)"
+
+    # For one row
+
+    def _prior_of_row(self, row: Tensor) -> Tensor:
+        values, log_jacobian = self.coordinates.values(row)
+        return -(self.log_prior(values).double() + log_jacobian)
+
+    def _terms_of_row(self, row: Tensor, batch: Any) -> Tensor:
+        return self.log_likelihood(self.coordinates.values(row)[0], batch)
+
+    def _chunk_of_row(self, row: Tensor, chunk: Any) -> Tensor:
+        """A chunk's part of U, and its largest term."""
+        terms = self._terms_of_row(row, chunk).double()
+        return torch.stack([-terms.sum(), terms.detach().max()])
+
+    def _batch_of_row(self, row: Tensor, batch: Any, weights: Tensor) -> Tensor:
+        return self._prior_of_row(row) - (weights * self._terms_of_row(row, batch)).sum()
+
+    # For all rows, over all data
+
+    def _chunks(self, chains: int) -> Iterator[tuple[Any, int]]:
+        """The data in consecutive chunks, each with the number of examples that come after it."""
+        size = self.rows_at_once(chains)
+        if self.bound is not None:
+            size = min(size, -(-self.num_data // CHUNKS_TO_STOP_AT))
+        for begin in range(0, self.num_data, size):
+            yield self.data.slice(begin, begin + size), max(0, self.num_data - begin - size)
+
+    def _chunk_memory(self) -> float:
+        return torch.cuda.mem_get_info(self.device)[0] / 4 if self.device.type == "cuda" else CHUNK_MEMORY
+
+    def _stream(self, position: Tensor, limit: Tensor | None) -> Tensor:
+        potential = self._prior(position)
+        for chunk, remaining in self._chunks(len(position)):
+            part, largest = self._chunk(position, chunk).unbind(1)
+            potential = potential + part
+            if self.bound is None:
+                continue
+            if (largest > self.bound).any():
+                raise BadInput(
+                    f"log_likelihood gave a term of {largest.max().item():g}, above its declared bound of "
+                    f"{self.bound:g}: declare a larger bound, or none"
+                )
+            if limit is None or not remaining:
+                continue
+            least = potential - self.bound * remaining
+            # Rounding on either side must not decide: certain means by more than sums in float64 can be off.
+            slack = 1e-9 * (potential.abs() + limit.abs() + abs(self.bound) * remaining)
+            if (least > limit + slack).all():
+                return least
+        return potential
+
+    # What would go wrong later is refused, or noted, now
+
+    def _check(self, few: Any) -> None:
+        check_scalar("log_prior", self.log_prior, self.coordinates)
+        terms, number = self._terms_of_row(self.coordinates.start, few), min(4, self.num_data)
+        if not isinstance(terms, Tensor):
+            raise BadInput(f"log_likelihood must return a torch tensor, got {type(terms).__name__}")
+        if terms.shape != (number,):
+            raise BadInput(
+                f"log_likelihood must return one term per example, shape ({number},) for a batch of {number}, got "
+                f"{tuple(terms.shape)}: do not sum over the batch"
+            )
+        check_gradients(
+            "log_prior + log_likelihood",
+            lambda p: self.log_prior(p) + self.log_likelihood(p, few).sum(),
+            self.coordinates,
+        )
+        ones = torch.ones(number, device=self.device)
+        check_start("log_prior + log_likelihood", lambda row: self._batch_of_row(row, few, ones), self.coordinates)
+
+    def _unsteady_terms(self, few: Any) -> str | None:
+        """Why U is not a function of the parameters alone, if it is not."""
+        row = self.coordinates.start
+        with torch.no_grad():
+            terms = self._terms_of_row(row, few)
+            if any(not torch.equal(terms, self._terms_of_row(row, few)) for _ in range(3)):
+                return (
+                    "log_likelihood gives another value each time it is asked (dropout in training mode, random "
+                    "draws?), so U is not a function of the parameters. Use module.eval(), or adjust=False"
+                )
+            if self.num_data < 4:
+                return None
+            halves = [tree_map(lambda leaf, p=part: leaf[p], few) for part in (slice(0, 2), slice(2, 4))]
+            apart = torch.cat([self._terms_of_row(row, half) for half in halves])
+        tolerance = torch.finfo(terms.dtype).eps ** 0.5
+        if not torch.allclose(terms, apart, rtol=tolerance, atol=tolerance):
+            return (
+                "a term of log_likelihood depends on which other examples share its batch (BatchNorm in training "
+                "mode?), so U is not a sum over examples. Use module.eval(), another normalisation, or adjust=False"
+            )
+        return None
+
+    def _bytes_per_example(self, few: Any) -> float:
+        """What autograd keeps for each example of one chain: the memory a chunk needs."""
+        kept = 0
+
+        def weigh(tensor: Tensor) -> Tensor:
+            nonlocal kept
+            kept += tensor.nbytes
+            return tensor
+
+        def weight_of(number: int) -> int:
+            nonlocal kept
+            kept = 0
+            row = self.coordinates.start.clone().requires_grad_()
+            with saved_tensors_hooks(weigh, lambda tensor: tensor):
+                self._terms_of_row(row, tree_map(lambda leaf: leaf[:number], few))
+            return kept
+
+        # The difference leaves out what is kept once for all, such as the parameters themselves.
+        return max(64.0, (weight_of(4) - weight_of(2)) / 2) if self.num_data >= 4 else 64.0

@@ -1,0 +1,52 @@
+"""What a kernel refuses, because the Metropolis test would not make its chain exact."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ggmc import lengths
+from ggmc.errors import NotExact
+from ggmc.guides import Field
+from ggmc.mass import Mass
+from ggmc.scheme import Scheme
+from ggmc.tape import Tape, check_reversible
+from ggmc.target import Target
+
+
+def refuse_if_not_exact(kernel: Any, target: Target, field: Field) -> None:
+    """Refuse a test that would not make the chain exact."""
+    if not kernel.adjust:
+        return
+    reason = getattr(target, "not_exact", None)
+    if reason is not None:
+        raise NotExact(f"the Metropolis test would not be exact: {reason}.")
+    if field.order is None:
+        return
+    if not field.order.reversible:
+        raise NotExact(
+            f"the tape {field.order.name!r} has another law read backwards, so a trajectory cannot be retraced: use "
+            "order='palindrome', 'epoch' or 'iid', or adjust=False"
+        )
+    if isinstance(field.order, Tape):
+        _, most = lengths.ends(lengths.in_steps(kernel.steps, field))
+        check_reversible(field.order, Scheme(kernel.scheme).plan(most).gradients, field.epoch)
+
+
+class Unchanged:
+    """Sees to it that mass and anchors stay as they were: adapting them while sampling would void exactness."""
+
+    def __init__(self, mass: Mass, field: Field):
+        self._mass, self._field = mass, field
+        self._known = self._now()
+
+    def check(self) -> None:
+        if self._now() != self._known:
+            raise NotExact(
+                "the mass, or the anchor of the control variates, was changed after the kernel was bound: what adapts "
+                "while sampling voids exactness. Bind the kernel again, and throw away the draws up to there"
+            )
+
+    def _now(self) -> list[tuple[int, int]]:
+        matrix = getattr(self._mass, "matrix", None)
+        tensors = [*self._field.frozen(), *([] if matrix is None else [matrix])]
+        return [(id(tensor), tensor._version) for tensor in tensors]
