@@ -29,9 +29,7 @@ from ggmc.target import (
     with_gradient,
 )
 
-CHUNK_MEMORY = (
-    256 * 2**20
-)  # bytes that a chunk's intermediate results may take on a CPU; on a GPU a quarter of the free
+CHUNK_MEMORY = 64 * 2**20  # bytes on a CPU, where larger chunks are slower; on a GPU, a quarter of what is free
 CHUNKS_TO_STOP_AT = 20  # a sum that may stop early is looked at this often, or more
 
 

@@ -23,7 +23,7 @@ def find_anchor(target: Any) -> Tensor:
     """The mode that L-BFGS finds from the target's start: [d]."""
     row = target.coordinates.start.clone()
     optimiser = torch.optim.LBFGS(
-        [row], max_iter=ITERATIONS, tolerance_grad=1e-8, tolerance_change=1e-12, line_search_fn="strong_wolfe"
+        [row], max_iter=ITERATIONS, tolerance_grad=1e-6, tolerance_change=1e-10, line_search_fn="strong_wolfe"
     )
     scale = 1.0 / target.num_data  # a mean over the data keeps the optimiser's tolerances meaningful
 

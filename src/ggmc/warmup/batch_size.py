@@ -22,7 +22,7 @@ from ggmc.guides import Field
 from ggmc.kernels import GGMC
 from ggmc.lengths import Steps
 from ggmc.scheme import State
-from ggmc.warmup.step_size import DualAveraging, harmonic_mean
+from ggmc.warmup.step_size import DualAveraging, acceptance
 
 log = logging.getLogger("ggmc")
 
@@ -54,6 +54,7 @@ class Search:
     ):
         self._kernel, self._target, self._steps_at, self._wanted = kernel, target, steps_at, wanted
         self._batches = field.epoch
+        self.field = field  # the best so far
         self._guide: Any = kernel.guide
         if hasattr(field, "anchor"):  # found once is enough
             anchor = target.constrain(field.anchor)  # pyright: ignore[reportAttributeAccessIssue]
@@ -62,7 +63,7 @@ class Search:
     def run(self, state: State, step_size: float, generator: torch.Generator) -> tuple[State, Any, float, str]:
         """The chains where they ended up, the guide, its step size, and why."""
         tried: dict[int, Tried] = {}
-        state, tried[self._batches] = self._try(self._batches, state, step_size, generator)
+        state = self._try(tried, self._batches, state, step_size, generator)
         for factor in (2.0, 0.5):
             best = self._batches
             while True:
@@ -71,7 +72,7 @@ class Search:
                     break
                 # A pass takes about the same time whatever the batches: twice as many, half the step.
                 guess = tried[best].step_size * best / batches
-                state, tried[batches] = self._try(batches, state, guess, generator)
+                state = self._try(tried, batches, state, guess, generator)
                 if tried[batches].score <= tried[best].score:
                     break
                 best = batches
@@ -88,7 +89,9 @@ class Search:
     def _size(self, batches: int) -> int:
         return math.ceil(self._target.num_data / batches)
 
-    def _try(self, batches: int, state: State, step_size: float, generator: torch.Generator) -> tuple[State, Tried]:
+    def _try(
+        self, tried: dict[int, Tried], batches: int, state: State, step_size: float, generator: torch.Generator
+    ) -> State:
         guide = replace(self._guide, size=self._size(batches))
         field = guide.bind(self._target)
         dual = DualAveraging.around(step_size, self._wanted)
@@ -100,10 +103,13 @@ class Search:
             kernel = replace(self._kernel, step_size=h, steps=self._steps_at(h), guide=guide)
             state, info = kernel.on(self._target, field, early_stop=False)[1](state, generator)
             if tuning:
-                dual.update(harmonic_mean(info.log_accept))
+                dual.update(acceptance(info.log_accept, field))
             else:
                 acceptances.append(info.log_accept.clamp_max(0.0).exp().mean().item())
                 steps.append(info.steps)
-        mean_steps, acceptance = sum(steps) / len(steps), sum(acceptances) / len(acceptances)
-        score = mean_steps * dual.settled * acceptance / (mean_steps / field.epoch + TEST)
-        return state, Tried(score, dual.settled, acceptance)
+        mean_steps, accepted = sum(steps) / len(steps), sum(acceptances) / len(acceptances)
+        score = mean_steps * dual.settled * accepted / (mean_steps / field.epoch + TEST)
+        if all(score > other.score for other in tried.values()):
+            self.field = field
+        tried[batches] = Tried(score, dual.settled, accepted)
+        return state

@@ -11,6 +11,8 @@ from dataclasses import dataclass
 
 from torch import Tensor
 
+from ggmc.guides import Field
+
 SHRINKAGE, DELAY, DECAY = 0.05, 10.0, 0.75  # γ, t₀ and κ of Hoffman and Gelman
 
 
@@ -53,3 +55,14 @@ class DualAveraging:
 def harmonic_mean(log_accept: Tensor) -> float:
     """The harmonic mean over chains of min(1, α); a chain that cannot move counts as 1 in 1000."""
     return 1.0 / (-log_accept).clamp(0.0, math.log(1000.0)).exp().mean().item()
+
+
+def acceptance(log_accept: Tensor, field: Field) -> float:
+    """What the step size follows: the harmonic mean over chains, but the plain one where α is small by chance.
+
+    With a tape, a low α is mostly that trajectory's bad luck and says little about the chain: a harmonic mean would
+    keep the step far shorter than the wanted acceptance asks for.
+    """
+    if field.deterministic:
+        return harmonic_mean(log_accept)
+    return log_accept.clamp_max(0.0).exp().mean().item()

@@ -18,6 +18,7 @@ from torch import Tensor
 
 from ggmc import lengths, metropolis
 from ggmc.errors import BadInput
+from ggmc.guides import Field
 from ggmc.kernels import GGMC, Kernel
 from ggmc.kernels.ggmc import fixed_mass
 from ggmc.kernels.guards import refuse_if_not_exact
@@ -28,7 +29,7 @@ from ggmc.target import Target
 from ggmc.warmup import batch_size
 from ggmc.warmup.length import LONGEST, Paths, steps_around
 from ggmc.warmup.mass import Moments, per_tensor, suitable_kind
-from ggmc.warmup.step_size import DualAveraging, harmonic_mean
+from ggmc.warmup.step_size import DualAveraging, acceptance
 
 log = logging.getLogger("ggmc")
 
@@ -134,7 +135,7 @@ class Warmup:
         else:
             _, kernel_step = self._kernel(self.dual.exploring).on(self.target, self.field, early_stop=False)
             state, info = kernel_step(state, generator)
-        self.dual.update(harmonic_mean(info.log_accept))
+        self.dual.update(acceptance(info.log_accept, self.field))
         if self.moments is not None:
             self.moments.add(state.position, previous)
         self.iteration += 1
@@ -178,7 +179,8 @@ class Warmup:
         self.paths = Paths((positions.to(like.device), a.to(like.device)) for positions, a in stored["paths"])
         self.notes = dict(stored["notes"])
         if stored["size"] != getattr(self.guide, "size", None):
-            self._take_guide(replace(self.guide, size=stored["size"]))
+            guide: Any = replace(self.guide, size=stored["size"])
+            self._take_guide(guide, guide.bind(self.target))
 
     def _check(self) -> None:
         if self.iterations == 0:
@@ -195,12 +197,14 @@ class Warmup:
                 ) from error
 
     def _usual_acceptance(self) -> float:
-        if not self.field.deterministic:
+        if self.field.whole_sweeps:
             return 0.65
+        if not self.field.deterministic:  # steps cost little beside the test: rather more of them than a rejection
+            return 0.9
         return 0.6 if self.settings.steps == 1 and math.isinf(getattr(self.settings, "friction", 0.0)) else 0.8
 
-    def _take_guide(self, guide: Any) -> None:
-        self.guide, self.field = guide, guide.bind(self.target)
+    def _take_guide(self, guide: Any, field: Field) -> None:
+        self.guide, self.field = guide, field
         self.unit = self.field.sweep if self.field.whole_sweeps else 1
 
     # What happens at each trajectory
@@ -208,7 +212,8 @@ class Warmup:
     def _kernel(self, step_size: float) -> GGMC:
         steps = self.settings.steps
         if steps is None and self.unit > 1:
-            steps = f"{max(1, round((self.time or 0.0) / step_size / self.unit))} sweeps"
+            sweeps = max(1, round((self.time or 0.0) / step_size / self.unit))
+            steps = f"{sweeps} sweep{'s' if sweeps > 1 else ''}"
         elif steps is None:
             steps = steps_around((self.time or FIRST_REACH * step_size) / step_size)
         return replace(
@@ -269,7 +274,7 @@ class Warmup:
         for _ in range(60):
             step = replace(short, step_size=step_size).on(self.target, self.field, early_stop=False)[1]
             _, info = step(state, generator)
-            wanted = 1 if harmonic_mean(info.log_accept) > 0.5 else -1
+            wanted = 1 if acceptance(info.log_accept, self.field) > 0.5 else -1
             if direction and wanted != direction:
                 break
             direction = wanted
@@ -308,7 +313,7 @@ class Warmup:
             steps_at = (lambda h: self._kernel(h).steps) if self.unit == 1 else (lambda _: kernel.steps)
             search = batch_size.Search(kernel, self.target, self.field, steps_at, self.wanted)
             state, guide, step_size, self.notes["batch_size"] = search.run(state, step_size, generator)
-            self._take_guide(guide)
+            self._take_guide(guide, search.field)
         self._open_window(state)
         self.dual = DualAveraging.around(step_size, self.wanted)
         # The momentum was drawn for the mass before, or belongs to the chain that a lost one joined.

@@ -1,0 +1,322 @@
+"""How far a pass over the data carries a chain: acceptance and effective draws against the learning rate.
+
+Run with `.venv/bin/python -m benchmarks.acceptance` (about 20 minutes on two cores; `a9a`, `mnist`, `cifar`, `tall` as
+arguments choose among the targets). Saves out/acceptance.png.
+
+Chains are first brought to equilibrium with exact gradients. Every setting is then measured from those states: the mean
+of min(1, α) over trajectories with fresh momenta and fresh tapes. All orders travel as far per trajectory, twice
+through the data, at the same cost. The learning rate is N h². Reported for each setting:
+
+- acceptance;
+- time travelled per pass over the data, times acceptance: steps · h · α / passes, where the test's pass counts 1/3;
+- effective draws per pass, (1−ρ)/(1+ρ)/passes, where 1−ρ is half the mean squared jump of the predictions (rejected
+  trajectories do not jump) in units of their variance in equilibrium.
+
+The columns are minibatches in the orders iid, epoch and palindrome, control variates with the three curvatures, and
+full-gradient HMC with the same mass.
+"""
+
+from __future__ import annotations
+
+import argparse
+import logging
+import math
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import matplotlib
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+matplotlib.use("Agg")
+import matplotlib.pyplot as plt
+
+import ggmc
+from benchmarks.logistic import a9a, logistic_regression, simulated
+from benchmarks.posteriors import DATA
+from ggmc.errors import BadInput
+from ggmc.kernels.ggmc import start_state
+from ggmc.mass import Identity
+from ggmc.scheme import Dynamics
+from ggmc.warmup.mass import per_tensor
+
+TEST = 1 / 3  # of a pass
+
+
+@dataclass
+class Study:
+    """A target in equilibrium, and what is looked at."""
+
+    name: str
+    target: ggmc.DataDensity
+    states: Tensor  # [n, d], in equilibrium
+    predictions: Callable[[Tensor], Tensor]  # [n, d] -> [n, features]
+    mass: Any  # for all settings
+    batches: int
+    trajectories: int  # for each setting and state
+    anchor: Any = None
+
+
+class Measured(NamedTuple):
+    """One setting."""
+
+    rate: float  # learning rate
+    acceptance: float
+    time_per_pass: float
+    draws_per_pass: float
+
+
+def measure(study: Study, kernel: Any, field: Any) -> Measured:
+    """Trajectories from equilibrium; the chain does not move on."""
+    generator = torch.Generator().manual_seed(1)
+    target = study.target
+    dynamics = Dynamics(0.0, 0.0, 1.0, kernel.mass or Identity())
+    state = start_state(target, field, study.states, dynamics, generator)
+    free = replace(kernel, adjust=False, fresh_momentum=True)
+    step = free.on(target, field)[1]
+    before = study.predictions(study.states)
+    variance = before.var(0)
+    accepted: list[float] = []
+    jumps: list[float] = []
+    steps = 0
+    for _ in range(study.trajectories):
+        after, info = step(state, generator)
+        alpha = info.log_accept.clamp_max(0).exp()
+        moved = (study.predictions(after.position) - before) ** 2 / (2 * variance)
+        accepted.append(alpha.mean().item())
+        jumps.append((alpha[:, None] * moved.nan_to_num(0, 0, 0)).mean().item())
+        steps = info.steps
+    alpha, change = float(np.mean(accepted)), min(float(np.mean(jumps)), 1.0)
+    passes = steps / field.epoch + (0.0 if field.exact else TEST)
+    h = kernel.step_size
+    return Measured(
+        target.num_data * h * h, alpha, steps * h * alpha / passes, change / (2 - change) / passes if change else 0.0
+    )
+
+
+def settings(study: Study) -> dict[str, tuple[Any, Any]]:
+    """Every guide with its scheme and length: all but HMC go twice through the data."""
+    size = math.ceil(study.target.num_data / study.batches)
+    return {
+        "iid": (ggmc.Minibatch(size, "iid"), "2 epochs"),
+        "epoch": (ggmc.Minibatch(size, "epoch"), "2 epochs"),
+        "palindrome": (ggmc.Minibatch(size), "1 sweep"),
+        "control variates": (ggmc.ControlVariate(size, anchor=study.anchor), "1 sweep"),
+        "… diagonal": (ggmc.ControlVariate(size, curvature="diagonal", anchor=study.anchor), "1 sweep"),
+        "… dense": (ggmc.ControlVariate(size, curvature="dense", anchor=study.anchor), "1 sweep"),
+        "full-gradient HMC": (ggmc.Exact(), 2),
+    }
+
+
+def sweep(study: Study, guide: Any, steps: Any, mass: Any = None, low: float = 0.02) -> list[Measured]:
+    """From a learning rate that is surely accepted up to where hardly anything is, by factors of 2 (4 where easy)."""
+    field = guide.bind(study.target)
+    scheme = "O(BAB)O" if isinstance(guide, ggmc.Exact) else "O(ABA)O"
+    kernel = ggmc.GGMC(1.0, math.inf, steps, scheme, guide, mass=study.mass if mass is None else mass)
+    found: list[Measured] = []
+    rate = 1e-7
+    while True:
+        found.append(measure(study, replace(kernel, step_size=math.sqrt(rate / study.target.num_data)), field))
+        if found[-1].acceptance < low:
+            return found
+        rate *= 8 if found[-1].acceptance > 0.98 else 2
+
+
+def rate_at_half(found: list[Measured]) -> float:
+    """The learning rate where acceptance falls to one half, interpolated in its logarithm."""
+    rates, acceptances = [m.rate for m in found], [m.acceptance for m in found]
+    return float(np.exp(np.interp(-0.5, [-a for a in acceptances], np.log(rates))))
+
+
+def best_time(found: list[Measured]) -> float:
+    """The farthest a pass carries at any learning rate."""
+    return max(m.time_per_pass for m in found)
+
+
+# The targets
+
+
+def equilibrium(target: ggmc.DataDensity, start: Tensor, mass: Any, draws: int, steps: int, thin: int) -> Tensor:
+    """States of one chain with exact gradients, thinned, after twice as long a burn-in."""
+    kernel = ggmc.HMC(step_size=1.0, steps=steps, mass=mass)
+    generator = torch.Generator().manual_seed(0)
+    field = kernel.guide.bind(target)
+    state = kernel.on(target, field)[0](start[None], generator)
+    h = 0.1 / math.sqrt(target.num_data)
+    kept: list[Tensor] = []
+    for draw in range(draws * thin * 3):
+        state, info = replace(kernel, step_size=h).on(target, field)[1](state, generator)
+        if draw < draws * thin * 2:  # the step follows acceptance in the burn-in only
+            h *= math.exp(0.3 * (info.log_accept.clamp_max(0).exp().item() - 0.8))
+        elif draw % thin == 0:
+            kept.append(state.position[0])
+    return torch.stack(kept)
+
+
+def logistic_study(name: str, X: np.ndarray, y: np.ndarray, batches: int) -> Study:
+    """Logistic regression, whitened by the curvature at the mode."""
+    target = logistic_regression(X, y)
+    anchored: Any = ggmc.ControlVariate(target.num_data, curvature="dense").bind(target)
+    trace = ggmc.sample(
+        target, ggmc.HMC(guide=ggmc.ControlVariate("auto", curvature="dense")), 100, 300, 8, progress=False
+    )
+    states = torch.from_numpy(trace["theta"][:, ::10].reshape(-1, X.shape[1]))
+    probe = torch.from_numpy(X[:: len(X) // 200])
+    return Study(name, target, states, lambda rows: rows @ probe.mT, anchored.mass(1.0), batches, 4, anchored.anchor)
+
+
+def network_study(name: str, module: nn.Module, x: Tensor, y: Tensor, probe: Tensor, states: int) -> Study:
+    """A network with weights ~ N(0, 1), started where Adam takes it."""
+    shapes = {key: value.detach() for key, value in module.named_parameters()}
+
+    def log_likelihood(weights: dict[str, Tensor], batch: tuple[Tensor, Tensor]) -> Tensor:
+        logits = torch.func.functional_call(module, weights, (batch[0],))
+        return -nn.functional.cross_entropy(logits, batch[1], reduction="none")
+
+    def log_prior(weights: dict[str, Tensor]) -> Tensor:
+        return -sum((value**2).sum() for value in weights.values()) / 2  # pyright: ignore
+
+    target = ggmc.DataDensity(log_prior, log_likelihood, (x, y), shapes)
+
+    row = target.coordinates.start.clone()[None].requires_grad_()
+    optimiser = torch.optim.Adam([row], 2e-3)
+    field = ggmc.Minibatch(200, "epoch").bind(target)
+    tape = field.tape(10 * field.epoch, 1, torch.Generator().manual_seed(0))
+    for entry in tape:
+        row.grad = field(row.detach(), entry)[0]
+        optimiser.step()
+    anchor = row.detach()[0]
+    drawn = equilibrium(target, anchor, None, states, steps=5, thin=4)
+
+    def predictions(rows: Tensor) -> Tensor:
+        weights = [target.space.views(one) for one in rows]
+        with torch.no_grad():
+            logits = torch.stack([torch.func.functional_call(module, w, (probe,)) for w in weights])
+        return logits.log_softmax(-1).flatten(1)
+
+    given = target.coordinates.as_given(target.constrain(anchor))
+    return Study(name, target, drawn, predictions, None, 20, 2, given)
+
+
+def mnist(examples: int) -> Study:
+    """MNIST with a 784-500-256-10 network."""
+    data = np.load(DATA / "mnist.npz")
+    names = {key.lower(): key for key in data}
+    x = torch.from_numpy(data[names["x_train"]][:examples].reshape(examples, -1)).float() / 255 - 0.13
+    y = torch.from_numpy(data[names["y_train"]][:examples]).long()
+    torch.manual_seed(0)
+    module = nn.Sequential(nn.Linear(784, 500), nn.ReLU(), nn.Linear(500, 256), nn.ReLU(), nn.Linear(256, 10))
+    return network_study(f"MNIST, first {examples:,}, 784-500-256-10", module, x, y, x[:50], states=4)
+
+
+def cifar() -> Study:
+    """2,000 CIFAR-10 images with a small convolutional net."""
+    data = np.load(DATA / "cifar10_tiny.npz")
+    x = torch.from_numpy(data["x_train"]).float().view(-1, 3, 32, 32) / 255
+    x = (x - x.mean((0, 2, 3), keepdim=True)) / x.std((0, 2, 3), keepdim=True)
+    torch.manual_seed(0)
+    module = nn.Sequential(
+        nn.Conv2d(3, 16, 3, 2, 1), nn.ReLU(), nn.Conv2d(16, 32, 3, 2, 1), nn.ReLU(),
+        nn.Conv2d(32, 48, 3, 2, 1), nn.ReLU(), nn.Flatten(), nn.Linear(48 * 16, 10),
+    )  # fmt: skip
+    return network_study(
+        "cifar10_tiny, 27k-weight convolutional net", module, x, torch.from_numpy(data["y_train"]).long(), x[:50], 4
+    )
+
+
+# The report
+
+
+def report(study: Study, axes: Any) -> None:
+    """The table, the two panels, and the ratios that matter."""
+    found: dict[str, list[Measured]] = {}
+    print(f"\n{study.name}: N = {study.target.num_data:,}, d = {study.target.space.size:,}, {study.batches} batches\n")
+    print(f"{'':20}{'rate at α = ½':>16}{'time/pass × α':>16}{'draws/pass':>12}    acceptance by learning rate")
+    for name, (guide, steps) in settings(study).items():
+        try:
+            found[name] = sweep(study, guide, steps)
+        except BadInput as error:
+            print(f"{name:20} not possible: {str(error).split(':')[0]}")
+            continue
+        one = found[name]
+        points = ", ".join(f"{m.rate:.1e} {m.acceptance:.2f}" for m in one if 0.02 < m.acceptance < 0.98)
+        best = max(m.draws_per_pass for m in one)
+        print(f"{name:20}{rate_at_half(one):16.2e}{best_time(one):16.3g}{best:12.3g}    {points}", flush=True)
+        axes[0].semilogx([m.rate for m in one], [m.acceptance for m in one], "o-", label=name, markersize=3)
+        axes[1].loglog([m.rate for m in one], [m.draws_per_pass for m in one], "o-", label=name, markersize=3)
+    axes[0].set(title=study.name, xlabel="learning rate N h²", ylabel="acceptance")
+    axes[1].set(xlabel="learning rate N h²", ylabel="effective draws per pass", ylim=(1e-6, 3))
+    axes[0].legend(frameon=False, fontsize=7)
+    ratio = rate_at_half(found["palindrome"]) / rate_at_half(found["iid"])
+    print(f"\nlearning rate at α = ½, palindrome ÷ iid, {study.batches} batches each: {ratio:.1f}")
+    hmc = best_time(found["full-gradient HMC"])
+    print(f"time per pass × α, palindrome ÷ HMC: {best_time(found['palindrome']) / hmc:.2f}")
+    if "… dense" in found:
+        print(f"time per pass × α, control variates (dense) ÷ HMC: {best_time(found['… dense']) / hmc:.2f}")
+    tuned(study, rate_at_half(found["iid"]))
+
+
+def tuned(study: Study, iid_rate: float) -> None:
+    """Batch size and mass tuned together, beside HMC with that mass."""
+    masses = {"same mass": study.mass}
+    if study.mass is None:
+        masses["mass per tensor"] = per_tensor(study.target, study.states)
+    for name, mass in masses.items():
+        hmc = sweep(study, ggmc.Exact(), 2, mass)
+        print(f"{name}: HMC rate at α = ½ {rate_at_half(hmc):.1e}, time/pass × α {best_time(hmc):.3g}")
+        for batches in (2, 4, 10):
+            guide = ggmc.Minibatch(math.ceil(study.target.num_data / batches))
+            one = sweep(study, guide, "2 sweeps", mass)
+            half = rate_at_half(one)
+            print(
+                f"    palindrome, {batches:3} batches, 2 sweeps: rate at α = ½ {half:.1e} "
+                f"({half / iid_rate:.0f} × iid's), time/pass × α {best_time(one):.3g} "
+                f"({best_time(one) / best_time(hmc):.2f} × HMC's)",
+                flush=True,
+            )
+
+
+def prototype() -> None:
+    """N = 200,000, d = 50, 20 batches, h = 0.0375 in whitened units, 40 steps: the three orders at equal cost."""
+    study = logistic_study("tall", *simulated(), batches=20)
+    study.states = study.states[:20]
+    print("\nLogistic regression, N = 200,000, d = 50, 20 batches, h = 0.0375, 40 steps of (ABA): acceptance")
+    for order in ("iid", "epoch", "palindrome"):
+        guide = ggmc.Minibatch(10_000, order)
+        kernel = ggmc.GGMC(0.0375, math.inf, 40, "O(ABA)O", guide, mass=study.mass)
+        print(f"    {order:12}{measure(study, kernel, guide.bind(study.target)).acceptance:.2f}", flush=True)
+
+
+def main() -> None:
+    """Print the tables, save the figure."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("names", nargs="*", default=["tall", "a9a", "cifar", "mnist"])
+    parser.add_argument("--mnist-examples", type=int, default=6000)
+    options = parser.parse_args()
+    logging.getLogger("ggmc").setLevel(logging.ERROR)
+    makers = {
+        "a9a": lambda: logistic_study("a9a", *a9a(), batches=80),
+        "mnist": lambda: mnist(options.mnist_examples),
+        "cifar": cifar,
+    }
+    if "tall" in options.names:
+        prototype()
+    shown = [name for name in options.names if name != "tall"]
+    if not shown:
+        return
+    figure, axes = plt.subplots(2, len(shown), figsize=(5.5 * len(shown), 8), constrained_layout=True, squeeze=False)
+    for column, name in enumerate(shown):
+        begun = time.perf_counter()
+        report(makers[name](), axes[:, column])
+        print(f"({time.perf_counter() - begun:.0f} s)")
+    Path("out").mkdir(exist_ok=True)
+    figure.savefig("out/acceptance.png", dpi=110)
+    print("\nSaved out/acceptance.png")
+
+
+if __name__ == "__main__":
+    main()
