@@ -113,7 +113,7 @@ def settings(study: Study) -> dict[str, tuple[Any, Any]]:
 
 
 def sweep(study: Study, guide: Any, steps: Any, mass: Any = None, low: float = 0.02) -> list[Measured]:
-    """From a learning rate that is surely accepted up to where hardly anything is, by factors of 2 (4 where easy)."""
+    """From a learning rate that is surely accepted up to where hardly anything is, by factors of 2 (8 where easy)."""
     field = guide.bind(study.target)
     scheme = "O(BAB)O" if isinstance(guide, ggmc.Exact) else "O(ABA)O"
     kernel = ggmc.GGMC(1.0, math.inf, steps, scheme, guide, mass=study.mass if mass is None else mass)
@@ -122,8 +122,12 @@ def sweep(study: Study, guide: Any, steps: Any, mass: Any = None, low: float = 0
     while True:
         found.append(measure(study, replace(kernel, step_size=math.sqrt(rate / study.target.num_data)), field))
         if found[-1].acceptance < low:
-            return found
-        rate *= 8 if found[-1].acceptance > 0.98 else 2
+            break
+        rate *= 8 if found[-1].acceptance > 0.995 else 2
+    farthest = max(found, key=lambda m: m.time_per_pass).rate
+    for rate in (farthest / math.sqrt(2), farthest * math.sqrt(2)):  # once more around the best
+        found.append(measure(study, replace(kernel, step_size=math.sqrt(rate / study.target.num_data)), field))
+    return sorted(found)
 
 
 def rate_at_half(found: list[Measured]) -> float:

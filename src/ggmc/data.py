@@ -94,7 +94,7 @@ def as_data(data: Any, device: torch.device) -> Data:
         return InMemory(data.tensors, device)
     if isinstance(data, Tensor | tuple | list | Mapping):
         return InMemory(tuple(data) if isinstance(data, list) else data, device)
-    if isinstance(data, IterableDataset) or not (hasattr(data, "__getitem__") and hasattr(data, "__len__")):
+    if isinstance(data, IterableDataset | str) or not (hasattr(data, "__getitem__") and hasattr(data, "__len__")):
         raise BadInput(
             f"data must be tensors, a map-style Dataset or a DataLoader over one, got {type(data).__name__}: exactness "
             "needs every example by its number"

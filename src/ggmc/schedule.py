@@ -26,7 +26,7 @@ from ggmc.errors import BadInput, NotExact, require_count
 class Schedule(Protocol):
     """Factors as a function of how far along one is, from 0 to 1."""
 
-    def __call__(self, along: float) -> float: ...
+    def __call__(self, along: float, /) -> float: ...
 
 
 @dataclass(frozen=True)

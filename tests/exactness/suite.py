@@ -79,6 +79,36 @@ def funnel() -> Case:
     return Case("funnel", ggmc.Density(log_prob, torch.zeros(2, dtype=torch.float64)), exact)
 
 
+def noisy_quartic(temperature: float = 1.0, examples: int = 12) -> Case:
+    """The quartic as a sum over examples that pull in all directions: its minibatch gradients are far off."""
+    clean = quartic(temperature)
+    pulls = torch.randn(2, examples, generator=torch.Generator().manual_seed(3), dtype=torch.float64)
+    pulls -= pulls.mean(1, keepdim=True)  # over all data they cancel
+
+    def log_likelihood(x: Tensor, batch: Tensor) -> Tensor:
+        pull, swing = batch[:, 0], batch[:, 1]
+        return -(x**4 / (4 * examples) + 0.6 * pull * x + 0.3 * swing * torch.sin(2 * x))
+
+    start = torch.zeros(1, dtype=torch.float64)
+    target = ggmc.DataDensity(lambda x: -x.sum(), log_likelihood, pulls.mT.contiguous(), start)
+    return Case(f"noisy {clean.name}", target, clean.exact, temperature)
+
+
+def noisy_funnel(examples: int = 12) -> Case:
+    """The funnel likewise: its prior is v's, its likelihood x's given v."""
+    pulls = torch.randn(3, examples, generator=torch.Generator().manual_seed(4), dtype=torch.float64)
+    pulls -= pulls.mean(1, keepdim=True)
+
+    def log_likelihood(p: Tensor, batch: Tensor) -> Tensor:
+        v, x = p[0], p[1]
+        share = -((x - v) ** 2 * torch.exp(-v) / 2 + v / 2) / examples
+        return share - 0.4 * (batch[:, 0] * v + batch[:, 1] * x + batch[:, 2] * torch.sin(x + v))
+
+    start = torch.zeros(2, dtype=torch.float64)
+    target = ggmc.DataDensity(lambda p: -(p[0] ** 2) / 2, log_likelihood, pulls.mT.contiguous(), start)
+    return Case("noisy funnel", target, funnel().exact)
+
+
 def features(state: State) -> dict[str, Tensor]:
     """What is compared: [chains] each. Wide tails are bent inwards, so that means have honest normal errors."""
     found: dict[str, Tensor] = {}

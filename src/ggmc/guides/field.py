@@ -43,6 +43,10 @@ class Field:
         """ζ₁…ζ_K, fresh, one entry for each gradient of a trajectory."""
         return (None,) * gradients
 
+    def tape_of(self, tape: Any, chains: Tensor) -> Any:
+        """The part of a tape that some of the chains read."""
+        return tape[:, chains] if isinstance(tape, Tensor) else tape
+
     def frozen(self) -> Sequence[Tensor]:
         """What must not change while sampling."""
         return ()

@@ -31,11 +31,12 @@ from ggmc import lengths, metropolis
 from ggmc.errors import BadInput, NotExact, require_count, require_not_negative, require_positive
 from ggmc.guides import Exact, Field, Guide
 from ggmc.guides.comparison import Comparison
+from ggmc.kernels.either_way import run_either_way
 from ggmc.kernels.guards import Unchanged, refuse_if_not_exact
 from ggmc.lengths import Steps
 from ggmc.mass import Identity, Mass, as_mass
 from ggmc.metropolis import Info
-from ggmc.schedule import Along, Factors, Flat, Over
+from ggmc.schedule import Along, Flat, Over
 from ggmc.scheme import Dynamics, Scheme, State, normals, refresh, run
 from ggmc.target import Target
 
@@ -118,6 +119,10 @@ class GGMC:
             raise BadInput(f"monitor_every={self.monitor_every} needs adjust=False: with the test, all are tested")
         if not 0 <= self.explain <= 1:
             raise BadInput(f"explain must be a share between 0 and 1, got {self.explain!r}")
+        if self.explain and self.along is not None and self.along.either_way:
+            raise BadInput(
+                "explain cannot compare trajectories that go either way: use a schedule that is a palindrome"
+            )
         if self.adjust and self.along is not None:
             self.along.refuse_if_lopsided()
         if self.adjust and self.over is not None and self.over.temperature != Flat():
@@ -157,7 +162,8 @@ class GGMC:
             dynamics = constants if self.over is None else constants.scaled(*self.over.at(state.trajectories))
             chains = len(state.position)
             steps = lengths.draw(steps_or_range, generator)
-            plan = scheme.plan(steps, self._factors(steps, generator))
+            factors = None if self.along is None else self.along.factors(steps)
+            plan = scheme.plan(steps, factors)
             noise = normals(state.position, generator)
             log_uniform = metropolis.log_uniforms(chains, generator)
             tape = field.tape(plan.gradients, chains, generator)
@@ -166,7 +172,11 @@ class GGMC:
             # The O's at the trajectory's ends, outside the test: a rejection flips the momentum that they left.
             decay = math.inf if self.fresh_momentum else dynamics.decay(plan.outer)
             start = state._replace(momentum=refresh(state.momentum, decay, dynamics, noise))
-            end, work = run(plan, start, dynamics, field, tape, noise, look)
+            if factors is not None and self.along is not None and self.along.either_way:
+                both = plan, scheme.plan(steps, factors.reversed())
+                end, work = run_either_way(both, start, dynamics, field, tape, generator)
+            else:
+                end, work = run(plan, start, dynamics, field, tape, noise, look)
             if not self.adjust:
                 looked_at = end.trajectories % self.monitor_every == 0
                 potential = target.potential if looked_at else None
@@ -183,14 +193,6 @@ class GGMC:
     def as_ggmc(self) -> GGMC:
         """Itself: the form in which warm-up tunes every kernel."""
         return self
-
-    def _factors(self, steps: int, generator: torch.Generator) -> Factors | None:
-        if self.along is None:
-            return None
-        factors = self.along.factors(steps)
-        if self.along.either_way and torch.rand((), generator=generator, device=generator.device) < 0.5:
-            return factors.reversed()
-        return factors
 
 
 def fixed_mass(mass: Any, target: Target) -> Mass:

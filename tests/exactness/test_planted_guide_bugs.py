@@ -1,0 +1,257 @@
+"""Bugs in tapes, guides, schedules and the streamed potential: each must make the suite fail."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+import ggmc
+from ggmc import data_density, metropolis, scheme, tape
+from ggmc.guides.control_variate import ControlVariateField
+from ggmc.guides.minibatch import MinibatchField
+from ggmc.kernels import either_way
+from ggmc.kernels import ggmc as engine
+from ggmc.schedule import Along, Cosine, ThereAndBack
+from ggmc.scheme import Dynamics, Plan, State
+from tests.exactness.suite import Case, noisy_funnel, noisy_quartic, violations
+from tests.exactness.test_invariance import independence_violations
+
+F64 = torch.float64
+ORDERS = ["iid", "epoch", "palindrome"]
+
+
+def kernel(order: str = "palindrome", steps: int = 6, step_size: float = 0.35) -> ggmc.GGMC:
+    return ggmc.GGMC(step_size, 0.5, steps, "O(ABA)O", ggmc.Minibatch(4, order))
+
+
+def caught(kernel: Any, case: Case | None = None, trajectories: int = 12) -> bool:
+    return violations(case or noisy_quartic(), kernel, trajectories, chains=40_000) != {}
+
+
+@pytest.mark.parametrize("order", ORDERS)
+def test_without_a_bug_nothing_is_caught(order: str) -> None:
+    assert not caught(kernel(order))
+
+
+def _tapes(monkeypatch: pytest.MonkeyPatch, change: Any) -> None:
+    right = MinibatchField.tape
+
+    def buggy(self: Any, gradients: int, chains: int, generator: torch.Generator) -> Tensor:
+        return change(right(self, gradients, chains, generator), self.epoch)
+
+    monkeypatch.setattr(MinibatchField, "tape", buggy)
+
+
+@pytest.mark.parametrize("order", ["iid", "epoch"])
+def test_sorted_batches(monkeypatch: pytest.MonkeyPatch, order: str) -> None:
+    """The first batches always come first: a tape that does not read the same backwards."""
+    _tapes(monkeypatch, lambda tape, batches: tape.sort(0).values)
+    assert caught(kernel(order))
+
+
+def test_batches_in_turn(monkeypatch: pytest.MonkeyPatch) -> None:
+    """0, 1, 2, 0, 1, 2: every trajectory in the same direction, wherever it begins."""
+
+    def in_turn(tape: Tensor, batches: int) -> Tensor:
+        return (tape[:1] + torch.arange(len(tape))[:, None]) % batches
+
+    _tapes(monkeypatch, in_turn)
+    assert caught(kernel("iid"))
+
+
+def test_epochs_cut_off_at_the_end_only(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Four entries of three batches: the last two may be equal, the first two never are."""
+
+    def draw(self: Any, entries: int, batches: int, chains: int, generator: torch.Generator) -> Tensor:
+        return tape._shuffles(2, batches, chains, generator).flatten(0, 1)[:entries]
+
+    monkeypatch.setattr(tape.Epoch, "draw", draw)
+    assert caught(kernel("epoch", steps=4, step_size=0.5), trajectories=40)
+
+
+def test_one_batch_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A tape that never changes is a wrong gradient, not a wrong law: what is exact must not be called a bug."""
+    _tapes(monkeypatch, lambda tape, batches: torch.zeros_like(tape))
+    assert not caught(kernel())
+
+
+@pytest.mark.parametrize("order", ORDERS)
+def test_tape_reused_after_a_rejection(monkeypatch: pytest.MonkeyPatch, order: str) -> None:
+    decide = metropolis.decide
+    last: dict[str, Any] = {}
+
+    def remembering(*args: Any) -> Any:
+        after, info = decide(*args)
+        last["accepted"] = info.accepted
+        return after, info
+
+    def change(tape: Tensor, batches: int) -> Tensor:
+        if "tape" in last:
+            tape = torch.where(last["accepted"], tape, last["tape"])
+        last["tape"] = tape
+        return tape
+
+    monkeypatch.setattr(metropolis, "decide", remembering)
+    _tapes(monkeypatch, change)
+    assert caught(kernel(order), trajectories=30)
+
+
+def test_one_tape_for_all_chains(monkeypatch: pytest.MonkeyPatch) -> None:
+    _tapes(monkeypatch, lambda tape, batches: tape[:, :1].expand_as(tape))
+    assert independence_violations(noisy_quartic(), ggmc.GGMC(0.35, 2.0, 6, guide=ggmc.Minibatch(4))) != {}
+
+
+def test_a_tape_that_looks_at_the_state(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The batch that suits the position best."""
+    call = MinibatchField.__call__
+    monkeypatch.setattr(
+        MinibatchField, "__call__", lambda self, position, entry: call(self, position, (position[:, 0] > 0).long())
+    )
+    assert not caught(kernel())  # a function of θ alone is one more guide ...
+
+    def at_start(plan: Plan, state: State, dynamics: Dynamics, field: Any, tape: Any, *rest: Any) -> Any:
+        monkeypatch.setattr(
+            MinibatchField,
+            "__call__",
+            lambda self, position, entry: call(self, position, (state.position[:, 0] > 0).long()),
+        )
+        return scheme.run(plan, state, dynamics, field, tape, *rest)
+
+    monkeypatch.setattr(engine, "run", at_start)
+    assert caught(kernel())  # ... but not one of where the trajectory began
+
+
+def test_cosine_inside_a_trajectory(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Along, "refuse_if_lopsided", lambda self: None)
+    for guide in (ggmc.Exact(), ggmc.Minibatch(4)):
+        assert caught(ggmc.GGMC(0.6, 0.8, 6, "O(ABA)O", guide, along=Along(Cosine(0.2))))
+
+
+def test_a_schedule_meant_for_either_way_always_travelled_forwards(monkeypatch: pytest.MonkeyPatch) -> None:
+    run = either_way.run_either_way
+    monkeypatch.setattr(engine, "run_either_way", lambda plans, *rest: run((plans[0], plans[0]), *rest))
+    assert caught(ggmc.GGMC(0.6, 0.8, 6, along=Along(Cosine(0.2), either_way=True)))
+
+
+def test_one_coin_for_all_chains(monkeypatch: pytest.MonkeyPatch) -> None:
+    run = either_way.run_either_way
+
+    def one_coin(plans: Any, state: State, dynamics: Any, field: Any, tape: Any, generator: torch.Generator) -> Any:
+        chosen = plans if torch.rand((), generator=generator) < 0.5 else plans[::-1]
+        return run((chosen[0], chosen[0]), state, dynamics, field, tape, generator)
+
+    monkeypatch.setattr(engine, "run_either_way", one_coin)
+    assert caught(ggmc.GGMC(0.6, 0.8, 6, along=Along(Cosine(0.2), either_way=True)), trajectories=5)
+
+
+@pytest.mark.parametrize("word", ["OBABO", "ACA"])
+def test_heat_of_another_temperature_not_counted(monkeypatch: pytest.MonkeyPatch, word: str) -> None:
+    run = scheme.run
+
+    def buggy(plan: Plan, state: State, dynamics: Dynamics, field: Any, tape: Any, noise: Any, *rest: Any) -> Any:
+        # The noise has the schedule's temperature; the sum over moves does not know.
+        warm = dynamics._replace(temperature=dynamics.temperature * 2)
+        plain = plan._replace(moves=tuple(move._replace(warmth=1.0) for move in plan.moves))
+        return run(plain, state, warm, field, tape, noise, *rest)
+
+    monkeypatch.setattr(engine, "run", buggy)
+    along = Along(temperature=ThereAndBack(lambda x: 2.0))
+    assert caught(ggmc.GGMC(0.5, 0.8, 6, word, along=along))
+
+
+def test_wrong_weight_of_the_data_in_the_potential(monkeypatch: pytest.MonkeyPatch) -> None:
+    chunk = data_density.DataDensity._chunk_of_row
+    scaled = torch.tensor([3.0, 1.0], dtype=F64)
+    monkeypatch.setattr(data_density.DataDensity, "_chunk_of_row", lambda self, r, c: chunk(self, r, c) * scaled)
+    assert caught(kernel())
+
+
+def test_a_potential_that_leaves_out_the_last_chunk(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(data_density.DataDensity, "rows_at_once", lambda self, examples: 5)
+    assert not caught(kernel())
+    chunks = data_density.DataDensity._chunks
+    monkeypatch.setattr(data_density.DataDensity, "_chunks", lambda self, chains: list(chunks(self, chains))[:-1])
+    assert caught(kernel())
+
+
+def test_a_potential_of_one_minibatch(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Scaled up to all data, as in training."""
+    from ggmc.data import Batches
+
+    def estimated(self: Any, position: Tensor, limit: Any = None) -> Tensor:
+        batches = Batches(self.data, 4)
+        numbers = torch.randint(batches.count, (len(position),))
+        return self.batch_potential_and_gradient(position, *batches[numbers])[0]
+
+    torch.manual_seed(0)
+    case = noisy_quartic()
+    monkeypatch.setattr(data_density.DataDensity, "potential_below", estimated)
+    assert caught(kernel(), case)
+
+
+@pytest.mark.parametrize("curvature", ["none", "dense"])
+def test_an_anchor_updated_while_sampling(monkeypatch: pytest.MonkeyPatch, curvature: str) -> None:
+    """Each trajectory anchored where it starts, which its way back would not be."""
+    call = MinibatchField.__call__
+
+    def start_anchored(plan: Plan, state: State, dynamics: Dynamics, field: Any, tape: Any, *rest: Any) -> Any:
+        def corrected(self: Any, position: Tensor, entry: Tensor) -> tuple[Tensor, None]:
+            there = state.position
+            exact = self._target.potential_and_gradient(there)[1]
+            return call(self, position, entry)[0] - call(self, there, entry)[0] + exact, None
+
+        monkeypatch.setattr(ControlVariateField, "__call__", corrected)
+        return scheme.run(plan, state, dynamics, field, tape, *rest)
+
+    anchor = torch.full((1,), -0.5, dtype=F64)
+    guide = ggmc.ControlVariate(4, curvature=curvature, anchor=anchor)
+    monkeypatch.setattr(engine, "run", start_anchored)
+    assert caught(ggmc.GGMC(0.45, 0.5, 6, "O(ABA)O", guide))
+
+
+def _amagold(monkeypatch: pytest.MonkeyPatch, friction: Any = None, work: Any = None) -> bool:
+    run = scheme.run
+
+    def buggy(plan: Plan, state: State, dynamics: Dynamics, *rest: Any) -> Any:
+        changed = dynamics if friction is None else dynamics._replace(temperature=friction(dynamics))
+        end, done = run(plan, state, changed, *rest)
+        return end, done if work is None else work(done)
+
+    monkeypatch.setattr(engine, "run", buggy)
+    return caught(ggmc.AMAGOLD(0.35, 1.5, 5, ggmc.Minibatch(4)), noisy_funnel())
+
+
+def test_amagold_with_half_its_noise(monkeypatch: pytest.MonkeyPatch) -> None:
+    """√(2cT) in place of √(4cT)."""
+    assert _amagold(monkeypatch, friction=lambda dynamics: dynamics.temperature / 2)
+
+
+def test_amagold_with_twice_its_work(monkeypatch: pytest.MonkeyPatch) -> None:
+    """t in place of t/2."""
+    assert _amagold(monkeypatch, work=lambda done: 2 * done)
+
+
+def test_early_stop_that_changes_a_decision(monkeypatch: pytest.MonkeyPatch) -> None:
+    from tests.test_data_density import decisions
+
+    with_stop, without = decisions(stop=True), decisions(stop=False)
+    assert torch.equal(with_stop, without)
+    stream = data_density.DataDensity._stream
+    monkeypatch.setattr(  # one who forgets what the remaining terms may still bring
+        data_density.DataDensity,
+        "_stream",
+        lambda self, p, limit: stream(self, p, None if limit is None else limit - 3.0),
+    )
+    assert not torch.equal(decisions(stop=True), without)
+
+
+def test_infinite_limits_stop_nothing() -> None:
+    case = noisy_quartic()
+    target: Any = case.target
+    position = case.exact(5, torch.Generator().manual_seed(0))
+    never = torch.full((5,), math.inf, dtype=F64)
+    assert torch.equal(target.potential_below(position, never), target.potential(position))
