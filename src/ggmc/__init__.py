@@ -6,6 +6,7 @@ from ggmc.guides import ControlVariate, Exact, Minibatch, Surrogate
 from ggmc.kernels import AMAGOLD, GGMC, HMC, MALA, MALT, SGHMC, SGLD
 from ggmc.learning_rate import from_learning_rate, to_learning_rate
 from ggmc.pyro import from_pyro
+from ggmc.retrace import retrace
 from ggmc.run import sample
 from ggmc.tape import Tape
 from ggmc.target import Density
@@ -31,6 +32,7 @@ __all__ = [
     "Trace",
     "from_learning_rate",
     "from_pyro",
+    "retrace",
     "sample",
     "schedule",
     "to_learning_rate",

@@ -35,9 +35,13 @@ from ggmc.errors import BadInput, NotExact
 class Order(Protocol):
     """A law of tapes."""
 
-    name: str
-    reversible: bool
-    """Whether the joint law of a tape is the same read backwards."""
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def reversible(self) -> bool:
+        """Whether the joint law of a tape is the same read backwards."""
+        ...
 
     def draw(self, entries: int, batches: int, chains: int, generator: torch.Generator) -> Tensor:
         """A fresh tape: [entries, chains] batch numbers."""
