@@ -61,7 +61,7 @@ def retrace(sampler: Any, target: Target, noises: int | None = None, seed: int =
     if hasattr(sampler, "bind"):
         update, noises = _update_of(sampler, target, generator)
     elif callable(sampler) and noises is not None:
-        update = sampler
+        update = sampler  # pyright: ignore[reportAssignmentType]
     else:
         raise BadInput(f"retrace needs a kernel, or a function and its number of noises, got {sampler!r}")
     position = target.starts(1, generator).double()
