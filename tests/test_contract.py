@@ -16,6 +16,7 @@ from ggmc.errors import BadInput
 from ggmc.guides import Field
 from ggmc.kernels import from_dict, to_dict
 from ggmc.metropolis import Info
+from ggmc.schedule import Along, Cosine, ThereAndBack
 from ggmc.scheme import State
 
 F64 = torch.float64
@@ -30,12 +31,26 @@ KERNELS: list[Any] = [
     ggmc.MALA(step_size=0.4),
     ggmc.MALT(step_size=0.4, friction=0.7, steps=3),
     ggmc.GGMC(step_size=0.4, friction=math.inf, scheme="ABA"),
+    ggmc.GGMC(step_size=0.2, guide=ggmc.Minibatch(2)),
+    ggmc.GGMC(step_size=0.2, guide=ggmc.Minibatch(2, "iid"), steps="2 epochs", adjust=False),
+    ggmc.HMC(step_size=0.2, steps=3, guide=ggmc.Minibatch(3, "epoch")),
+    ggmc.GGMC(step_size=0.2, guide=ggmc.ControlVariate(2, curvature="dense"), steps=4),
+    ggmc.GGMC(step_size=0.2, along=Along(ThereAndBack(Cosine(0.2))), steps=4),
+    ggmc.GGMC(step_size=0.2, along=Along(Cosine(0.2), either_way=True), steps=4),
+    ggmc.AMAGOLD(step_size=0.2, friction=2.0, steps=3),
+    ggmc.AMAGOLD(step_size=0.2, friction=2.0, guide=ggmc.Minibatch(2, "iid")),
+    ggmc.SGLD(step_size=0.2, steps=3, mass=[1.0, 2.0]),
+    ggmc.SGLD(step_size=0.2, guide=ggmc.Minibatch(2)),
+    ggmc.SGHMC(step_size=0.2, guide=ggmc.Minibatch(2), temperature=0.5),
 ]
-KINDS = [ggmc.GGMC, ggmc.HMC, ggmc.MALA, ggmc.MALT]
+KINDS = [ggmc.GGMC, ggmc.HMC, ggmc.MALA, ggmc.MALT, ggmc.AMAGOLD]
 
 
-def target(dtype: torch.dtype = F64) -> ggmc.Density:
-    return ggmc.Density(lambda x: -(x**4 / 4 + x).sum(), torch.zeros(2, dtype=dtype))
+def target(dtype: torch.dtype = F64) -> ggmc.DataDensity:
+    """U = Σ (x⁴/4 + x), the quartic part shared out over five examples."""
+    shares = torch.tensor([0.1, 0.4, 0.2, 0.25, 0.05], dtype=dtype)
+    start = torch.zeros(2, dtype=dtype)
+    return ggmc.DataDensity(lambda x: -x.sum(), lambda x, share: -share * (x**4).sum() / 4, shares, start)
 
 
 def start(kernel: Any, chains: int = 6, dtype: torch.dtype = F64) -> tuple[State, Any, torch.Generator]:
@@ -67,7 +82,7 @@ class TestEveryKernel:
             state, _ = step(state, generator)
             potential, gradient = target().potential_and_gradient(state.position)
             torch.testing.assert_close(state.potential, potential)
-            if state.gradient is not None:
+            if state.gradient is not None and isinstance(kernel.guide, ggmc.Exact):
                 torch.testing.assert_close(state.gradient, gradient)
 
     def test_a_step_does_not_change_the_state_it_was_given(self, kernel: Any) -> None:
@@ -112,6 +127,8 @@ class TestEveryKernel:
         assert state.potential.dtype == info.work.dtype == torch.float64
 
     def test_small_steps_accept_everything(self, kernel: Any) -> None:
+        if isinstance(kernel, ggmc.SGHMC):
+            pytest.skip("never: it cannot retrace its steps")
         state, step, generator = start(replace(kernel, step_size=1e-3))
         for _ in range(3):
             state, info = step(state, generator)

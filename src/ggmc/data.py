@@ -23,8 +23,8 @@ import torch
 from torch import Tensor
 from torch.utils._pytree import tree_leaves, tree_map
 from torch.utils.data import DataLoader, IterableDataset, TensorDataset, default_collate
-from tqdm.auto import tqdm
 
+from ggmc import progress
 from ggmc.errors import BadInput, require_count
 
 log = logging.getLogger("ggmc")
@@ -111,7 +111,7 @@ def as_data(data: Any, device: torch.device) -> Data:
     one = collate([data[0]])
     if sum(leaf.nbytes for leaf in tree_leaves(one) if isinstance(leaf, Tensor)) * len(data) > IN_MEMORY:
         return OnDemand(data, collate, device, None)
-    with tqdm(range(len(data)), desc="reading the data", delay=2, leave=False) as numbers:
+    with progress.bar(range(len(data)), desc="reading the data") as numbers:
         return InMemory(collate([data[i] for i in numbers]), device)
 
 

@@ -17,6 +17,7 @@ from ggmc.errors import BadInput, require_count
 from ggmc.kernels import GGMC, Kernel
 from ggmc.kernels.ggmc import Step, fixed_mass, start_state
 from ggmc.metropolis import Info
+from ggmc.progress import wanted as bars_wanted
 from ggmc.scheme import Dynamics, State
 from ggmc.target import Target
 from ggmc.trace import Block, Trace
@@ -66,8 +67,9 @@ def sample(
     if target_accept is not None and not 0 < target_accept < 1:
         raise BadInput(f"target_accept must lie between 0 and 1, got {target_accept!r}")
     kernel = DEFAULT if kernel is None else kernel
-    run = Chains(target, kernel, chains, warmup, seed, target_accept)
     begun = time.perf_counter()
+    with bars_wanted(progress):
+        run = Chains(target, kernel, chains, warmup, seed, target_accept)
 
     def trace_of(blocks: list[Block]) -> Trace:
         attributes = {
@@ -80,7 +82,7 @@ def sample(
         return Trace.of(blocks, run.kernel, attributes)
 
     blocks: list[Block] = []
-    with _Progress(run, draws, progress) as bar:
+    with bars_wanted(False), _Progress(run, draws, progress) as bar:
         try:
             for block in run.blocks(draws, bar.update):
                 blocks.append(block)

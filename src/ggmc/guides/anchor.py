@@ -7,8 +7,8 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from tqdm.auto import tqdm
 
+from ggmc import progress
 from ggmc.data import Batches
 from ggmc.errors import BadInput
 
@@ -27,7 +27,7 @@ def find_anchor(target: Any) -> Tensor:
     )
     scale = 1.0 / target.num_data  # a mean over the data keeps the optimiser's tolerances meaningful
 
-    with tqdm(desc="finding the anchor", delay=2, leave=False) as bar:
+    with progress.bar(desc="finding the anchor") as bar:
 
         def evaluate() -> float:
             potential, gradient = target.potential_and_gradient(row.detach()[None])
@@ -69,7 +69,7 @@ def curvatures(target: Any, batches: Batches, anchor: Tensor, diagonal: bool) ->
         directions = torch.eye(d, dtype=anchor.dtype, device=anchor.device)
     at_once = target.rows_at_once(2 * max(batches.sizes))
     found: list[Tensor] = []
-    for number in tqdm(range(batches.count), desc="curvature at the anchor", delay=2, leave=False):
+    for number in progress.bar(range(batches.count), desc="curvature at the anchor"):
         parts: list[Tensor] = []
         for part in directions.split(at_once):
             numbers = torch.full((len(part),), number, device=anchor.device)
