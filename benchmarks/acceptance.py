@@ -167,7 +167,7 @@ def logistic_study(name: str, X: np.ndarray, y: np.ndarray, batches: int) -> Stu
     trace = ggmc.sample(
         target, ggmc.HMC(guide=ggmc.ControlVariate("auto", curvature="dense")), 100, 300, 8, progress=False
     )
-    states = torch.from_numpy(trace["theta"][:, ::10].reshape(-1, X.shape[1]))
+    states = torch.from_numpy(trace["theta"][:, ::50].reshape(-1, X.shape[1]))
     probe = torch.from_numpy(X[:: len(X) // 200])
     return Study(name, target, states, lambda rows: rows @ probe.mT, anchored.mass(1.0), batches, 4, anchored.anchor)
 
@@ -213,7 +213,7 @@ def mnist(examples: int) -> Study:
     y = torch.from_numpy(data[names["y_train"]][:examples]).long()
     torch.manual_seed(0)
     module = nn.Sequential(nn.Linear(784, 500), nn.ReLU(), nn.Linear(500, 256), nn.ReLU(), nn.Linear(256, 10))
-    return network_study(f"MNIST, first {examples:,}, 784-500-256-10", module, x, y, x[:50], states=4)
+    return network_study(f"MNIST, first {examples:,}, 784-500-256-10", module, x, y, x[:50], states=3)
 
 
 def cifar() -> Study:
@@ -227,7 +227,7 @@ def cifar() -> Study:
         nn.Conv2d(32, 48, 3, 2, 1), nn.ReLU(), nn.Flatten(), nn.Linear(48 * 16, 10),
     )  # fmt: skip
     return network_study(
-        "cifar10_tiny, 27k-weight convolutional net", module, x, torch.from_numpy(data["y_train"]).long(), x[:50], 4
+        "cifar10_tiny, 27k-weight convolutional net", module, x, torch.from_numpy(data["y_train"]).long(), x[:50], 3
     )
 
 
@@ -286,7 +286,7 @@ def tuned(study: Study, iid_rate: float) -> None:
 def prototype() -> None:
     """N = 200,000, d = 50, 20 batches, h = 0.0375 in whitened units, 40 steps: the three orders at equal cost."""
     study = logistic_study("tall", *simulated(), batches=20)
-    study.states = study.states[:20]
+    study.states = study.states[:16]
     print(
         "\nLogistic regression, N = 200,000, d = 50, 20 batches, h = 0.0375, 40 steps of (ABA): acceptance, four cuts"
     )
@@ -303,7 +303,7 @@ def main() -> None:
     """Print the tables, save the figure."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("names", nargs="*", default=["tall", "a9a", "cifar", "mnist"])
-    parser.add_argument("--mnist-examples", type=int, default=6000)
+    parser.add_argument("--mnist-examples", type=int, default=4000)
     options = parser.parse_args()
     logging.getLogger("ggmc").setLevel(logging.ERROR)
     makers = {
@@ -321,8 +321,8 @@ def main() -> None:
         begun = time.perf_counter()
         report(makers[name](), axes[:, column])
         print(f"({time.perf_counter() - begun:.0f} s)")
-    Path("out").mkdir(exist_ok=True)
-    figure.savefig("out/acceptance.png", dpi=110)
+        Path("out").mkdir(exist_ok=True)
+        figure.savefig("out/acceptance.png", dpi=110)
     print("\nSaved out/acceptance.png")
 
 

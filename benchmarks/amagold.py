@@ -2,8 +2,8 @@
 
 Run with `.venv/bin/python -m benchmarks.amagold` (about two minutes). U(θ) = (θ+4)(θ+1)(θ−1)(θ−3)/14 + ½, shared out
 over 100 examples that also pull to the left and right: the gradients of minibatches of ten are noisy. AMAGOLD,
-palindromic GGMC and SGHMC have the same step sizes, friction and gradients per trajectory, and start from the truth. The
-bias is the total variation distance between the histogram of the draws and the truth; beside it stands what as many
+palindromic GGMC and SGHMC have the same step sizes, friction and gradients per trajectory, and start from the truth.
+The bias is the total variation distance between the histogram of the draws and the truth; beside it stands what as many
 exact draws would show. Saves out/amagold.png.
 """
 
