@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
+from typing import Any
+
+import numpy as np
 import pytest
 
+import ggmc
 from benchmarks.agreement import compare
+from benchmarks.logistic import german, logistic_regression
+from benchmarks.minibatch_agreement import errors, guides
 from benchmarks.posteriors import DATA, NAMES, german_credit, posteriordb
 
 pytestmark = pytest.mark.skipif(not DATA.exists(), reason=f"reference posteriors are not at {DATA}")
@@ -17,6 +23,18 @@ def test_german_credit() -> None:
     assert found.error < 4
     assert found.sd < 0.04
     assert found.rhat < 1.01
+
+
+@pytest.mark.parametrize(
+    "guide", [*guides(1000)[:3], *(pytest.param(guide, marks=pytest.mark.slow) for guide in guides(1000)[3:])], ids=str
+)
+def test_german_credit_with_minibatches(guide: Any) -> None:
+    known = german_credit()
+    target = logistic_regression(*german())
+    anchored: Any = ggmc.ControlVariate(1000, curvature="dense").bind(target)
+    trace = ggmc.sample(target, ggmc.GGMC(guide=guide, mass=anchored.mass(1.0)), draws=400, warmup=200, progress=False)
+    error = np.hypot(errors(trace), known.mean_error)
+    assert (np.abs(trace["theta"].mean((0, 1)) - known.mean) / error).max() < 4.5  # of 25 means: 2 in 10,000 by chance
 
 
 @pytest.mark.parametrize("name", QUICK)

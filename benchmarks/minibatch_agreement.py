@@ -1,0 +1,103 @@
+"""Do minibatches give the right answer? Every order, and control variates, on German credit and a9a.
+
+Run with `.venv/bin/python -m benchmarks.minibatch_agreement` (about 15 minutes). German credit is compared with its
+published reference, a9a with a long run of ours with exact gradients. Every mean must lie within 4 combined Monte Carlo
+errors. Step size and length are tuned by themselves; the mass is the curvature at the mode for all.
+"""
+
+from __future__ import annotations
+
+import argparse
+import logging
+import time
+import warnings
+from typing import Any, NamedTuple
+
+import numpy as np
+
+with warnings.catch_warnings():
+    warnings.simplefilter("ignore", FutureWarning)  # ArviZ announcing its next version
+    import arviz
+
+import ggmc
+from benchmarks.logistic import a9a, german, logistic_regression
+from benchmarks.posteriors import german_credit
+
+WORST_ERROR = 4.0
+
+
+class Reference(NamedTuple):
+    """Means, and how far off they may be."""
+
+    mean: np.ndarray
+    error: np.ndarray
+
+
+def guides(num_data: int) -> list[Any]:
+    """Every order in batches it can bear, and control variates of every curvature."""
+    return [
+        ggmc.Minibatch(num_data // 2, "iid"),
+        ggmc.Minibatch(num_data // 4, "epoch"),
+        ggmc.Minibatch(num_data // 10, "palindrome"),
+        ggmc.ControlVariate(num_data // 10, "iid", "dense"),
+        ggmc.ControlVariate(num_data // 10, "epoch", "dense"),
+        ggmc.ControlVariate(num_data // 10, "palindrome", "none"),
+        ggmc.ControlVariate(num_data // 10, "palindrome", "diagonal"),
+        ggmc.ControlVariate(num_data // 10, "palindrome", "dense"),
+    ]
+
+
+def errors(trace: ggmc.Trace) -> np.ndarray:
+    """Monte Carlo errors of the means."""
+    return np.array([float(arviz.mcse(trace["theta"][..., i])) for i in range(trace["theta"].shape[-1])])
+
+
+def compare(name: str, target: ggmc.DataDensity, mass: Any, reference: Reference, draws: int) -> int:
+    """One line per guide; the number of those that disagree."""
+    print(f"\n{name}: worst of {len(reference.mean)} means, in combined Monte Carlo errors\n")
+    print(f"{'':44}{'error':>8}{'R̂':>8}{'ESS':>8}{'acceptance':>12}{'steps':>14}{'seconds':>9}")
+    wrong = 0
+    for guide in guides(target.num_data):
+        begun = time.perf_counter()
+        trace = ggmc.sample(target, ggmc.GGMC(guide=guide, mass=mass), draws, 300, progress=False)
+        columns = [trace["theta"][..., i] for i in range(len(reference.mean))]
+        worst = np.max(np.abs(trace["theta"].mean((0, 1)) - reference.mean) / np.hypot(errors(trace), reference.error))
+        rhat = max(float(arviz.rhat(column)) for column in columns)
+        ess = min(float(arviz.ess(column)) for column in columns)
+        label = f"{type(guide).__name__}({guide.size}, {guide.order}, {getattr(guide, 'curvature', '')})".replace(
+            ", )", ")"
+        )
+        rate = trace.stats["acceptance_rate"].mean()
+        print(
+            f"{label:44}{worst:8.2f}{rhat:8.3f}{ess:8.0f}{rate:12.2f}{trace.kernel.steps!s:>14}"
+            f"{time.perf_counter() - begun:9.0f}  {'' if worst < WORST_ERROR else 'NOT GOOD'}",
+            flush=True,
+        )
+        wrong += not worst < WORST_ERROR
+    return wrong
+
+
+def main() -> None:
+    """Print the tables."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--draws", type=int, default=1000)
+    parser.add_argument("names", nargs="*", default=["german", "a9a"])
+    options = parser.parse_args()
+    logging.getLogger("ggmc").setLevel(logging.ERROR)
+    wrong = 0
+    for name in options.names:
+        target = logistic_regression(*(german() if name == "german" else a9a()))
+        anchored: Any = ggmc.ControlVariate(target.num_data, curvature="dense").bind(target)
+        mass = anchored.mass(1.0)
+        if name == "german":
+            known = german_credit()
+            reference = Reference(known.mean, known.mean_error)
+        else:
+            exact = ggmc.sample(target, ggmc.GGMC(scheme="O(BAB)O", mass=mass), 3 * options.draws, 300, progress=False)
+            reference = Reference(exact["theta"].mean((0, 1)), errors(exact))
+        wrong += compare(name, target, mass, reference, options.draws)
+    print(f"\n{'All' if not wrong else 'NOT ALL'} within {WORST_ERROR:g} Monte Carlo errors.")
+
+
+if __name__ == "__main__":
+    main()
