@@ -90,7 +90,7 @@ def as_data(data: Any, device: torch.device) -> Data:
     collate = default_collate
     if isinstance(data, DataLoader):
         data, collate = data.dataset, data.collate_fn
-    if isinstance(data, TensorDataset):
+    if type(data) is TensorDataset and collate is default_collate:
         return InMemory(data.tensors, device)
     if isinstance(data, Tensor | tuple | list | Mapping):
         return InMemory(tuple(data) if isinstance(data, list) else data, device)
@@ -101,7 +101,7 @@ def as_data(data: Any, device: torch.device) -> Data:
         )
     if not len(data):
         raise BadInput("data must have at least one example, got an empty Dataset")
-    unsteady = _unsteady_example(data)
+    unsteady = _unsteady_example(data, collate)
     if unsteady is not None:
         reason = (
             f"the data set gives another example {unsteady} each time it is read (random augmentation?), so U is not a "
@@ -115,16 +115,19 @@ def as_data(data: Any, device: torch.device) -> Data:
         return InMemory(collate([data[i] for i in numbers]), device)
 
 
-def _unsteady_example(dataset: Any) -> int | None:
+def _unsteady_example(dataset: Any, collate: Any) -> int | None:
     """An example that is not the same when read again, if there is one among a few."""
     for i in range(0, len(dataset), math.ceil(len(dataset) / 16)):
-        first = tree_leaves(dataset[i])
-        for _ in range(3):
-            again = tree_leaves(dataset[i])
-            same = all(torch.equal(torch.as_tensor(a), torch.as_tensor(b)) for a, b in zip(first, again, strict=True))
-            if not same:
-                return i
+        first, *again = (tree_leaves(collate([dataset[i]])) for _ in range(4))
+        if not all(_same(a, b) for other in again for a, b in zip(first, other, strict=True)):
+            return i
     return None
+
+
+def _same(a: Any, b: Any) -> bool:
+    if isinstance(a, Tensor):
+        return torch.equal(a, b) or torch.allclose(a.double(), b.double(), rtol=0, atol=0, equal_nan=True)
+    return a == b
 
 
 class Batches:

@@ -1,7 +1,7 @@
 """A posterior with data: U(θ) = −log prior(θ) − Σᵢ log likelihoodᵢ(θ), streamed over the data.
 
 The exact potential adds up all data in chunks that fit in memory, all chains at once, in float64. Where the user
-declares an upper bound of the terms, the sum stops as soon as rejection is certain, each chain for itself.
+declares an upper bound of the terms, the sum stops as soon as rejection is certain.
 """
 
 from __future__ import annotations
@@ -25,6 +25,7 @@ from ggmc.target import (
     check_start,
     no_validation,
     over_chains,
+    probes,
     row_by_row_if_singular,
     with_gradient,
 )
@@ -41,8 +42,9 @@ class DataDensity(OnCoordinates):
     `Dataset`; or a `DataLoader` over one (whose order plays no part: guides draw their own). A batch has the form of
     the data. `start`, `constraints` and `jitter` are as in `ggmc.Density`.
 
-    `bound`, if given, is an upper bound of every term (0 for discrete outcomes): the exact potential of a trajectory's
-    end then stops adding up as soon as rejection is certain. No decision changes by it, to the last bit.
+    `bound`, if given, is an upper bound of every term (0 for discrete outcomes): the exact potentials at the ends of
+    trajectories then stop adding up as soon as all chains' rejection is certain. No decision changes by it, to the last
+    bit; the energy error reported is then a lower bound, and log α an upper one.
 
     Example:
         >>> import torch, ggmc
@@ -75,7 +77,8 @@ class DataDensity(OnCoordinates):
         self.data = as_data(data, self.device)
         self.num_data = len(self.data)
         self.bound: float | None = getattr(log_likelihood, "bound", None) if bound is None else float(bound)
-        few = self.data.take(torch.linspace(0, self.num_data - 1, min(4, self.num_data)).long().to(self.device))
+        number = min(4, self.num_data)
+        few = self.data.take((torch.arange(number) * (self.num_data - 1) // max(1, number - 1)).to(self.device))
         with no_validation():
             self._check(few)
             self.not_exact = self.data.not_exact or self._unsteady_terms(few)
@@ -90,17 +93,13 @@ class DataDensity(OnCoordinates):
         return self.potential_below(position, None)
 
     def potential_below(self, position: Tensor, limit: Tensor | None) -> Tensor:
-        """U of each row; where that is certain to exceed the row's `limit`, some value between the two.
+        """U of each row; if all are certain to exceed their `limit`, some value between the two.
 
-        With a bound, each chain adds up by itself, limit or no limit, so that a chain that goes on to the end does
-        the same sums in the same order whether or not it, or another, might have stopped.
+        All chains go on together or stop together: were some to leave, the others' sums would be done in other shapes,
+        and might differ in the last bit.
         """
         with torch.no_grad(), no_validation():
-            if self.bound is None:
-                return row_by_row_if_singular(lambda rows: (self._stream(rows, None),), position)[0]
-            limits = [None] * len(position) if limit is None else limit.split(1)
-            each = [self._stream(row, its) for row, its in zip(position.split(1), limits, strict=True)]
-            return torch.cat(each)
+            return row_by_row_if_singular(lambda *rows: (self._stream(*rows),), position, limit)[0]
 
     def potential_and_gradient(self, position: Tensor) -> tuple[Tensor, Tensor]:
         def streamed(rows: Tensor) -> tuple[Tensor, Tensor]:
@@ -117,7 +116,10 @@ class DataDensity(OnCoordinates):
     def batch_potential_and_gradient(self, position: Tensor, batch: Any, weights: Tensor) -> tuple[Tensor, Tensor]:
         """−log prior − Σ weight · log likelihood over each chain's own batch, [chains, size, ...], and its gradient."""
         with no_validation():
-            return with_gradient(self._batch, position, batch, weights)
+            potential, gradient = row_by_row_if_singular(
+                lambda *rows: with_gradient(self._batch, *rows), position, batch, weights
+            )
+            return potential, gradient
 
     def batch_hessian_products(self, position: Tensor, batch: Any, weights: Tensor, directions: Tensor) -> Tensor:
         """The Hessian of the same, times one direction for each row: [chains, d]."""
@@ -209,9 +211,17 @@ class DataDensity(OnCoordinates):
 
     def _unsteady_terms(self, few: Any) -> str | None:
         """Why U is not a function of the parameters alone, if it is not."""
-        row = self.coordinates.start
+        for row in probes(self.coordinates):
+            reason = self._unsteady_terms_at(row, few)
+            if reason is not None:
+                return reason
+        return None
+
+    def _unsteady_terms_at(self, row: Tensor, few: Any) -> str | None:
         with torch.no_grad():
             terms = self._terms_of_row(row, few)
+            if not terms.isfinite().all():
+                return None
             if any(not torch.equal(terms, self._terms_of_row(row, few)) for _ in range(3)):
                 return (
                     "log_likelihood gives another value each time it is asked (dropout in training mode, random "

@@ -86,10 +86,15 @@ def watch(
         now = torch.where(kept, now, potential(after.position))
         owed = torch.where(kept, owed, torch.inf)
     energy_error = now - start.potential + owed
-    # Temperature 0 has no test to pass, only a direction: any rise in energy is impossible, any fall certain.
-    log_accept = -energy_error / temperature if temperature else -energy_error.sign() * torch.inf
-    diverging = ~kept | (energy_error > DIVERGENCE * temperature) if temperature else ~kept
-    info = Info(log_accept.nan_to_num(0.0, torch.inf, -torch.inf), kept, diverging, energy_error, work, steps)
+    if temperature:
+        # A stretch that began or ended outside the support has no acceptance probability to speak of.
+        known = start.potential.isfinite() & energy_error.isfinite()
+        log_accept = torch.where(known, -energy_error / temperature, -torch.inf)
+        diverging = ~kept | ~known | (energy_error > DIVERGENCE * temperature)
+    else:  # no test to pass, only a direction: any rise in energy is impossible, any fall certain
+        log_accept = (-energy_error.sign() * torch.inf).nan_to_num(0.0, torch.inf, -torch.inf)
+        diverging = ~kept
+    info = Info(log_accept, kept, diverging, energy_error, work, steps)
     return after._replace(potential=now, owed=None), info
 
 

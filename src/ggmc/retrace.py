@@ -57,6 +57,10 @@ def retrace(sampler: Any, target: Target, noises: int | None = None, seed: int =
         False
     """
     generator = torch.Generator().manual_seed(seed)
+    if target.dtype != torch.float64:
+        raise BadInput(f"retrace needs a target in float64 to tell zero from small, got {target.dtype}")
+    if getattr(sampler, "step_size", 1.0) is None:
+        raise BadInput("retrace needs a kernel with a step_size, got None")
     update: Update
     if hasattr(sampler, "bind"):
         update, noises = _update_of(sampler, target, generator)
@@ -99,7 +103,8 @@ def _update_of(kernel: Any, target: Target, generator: torch.Generator) -> tuple
     friction = min(settings.friction, 1.0 / settings.step_size)
     dynamics = Dynamics(settings.step_size, friction, settings.temperature, fixed_mass(settings.mass, target))
     steps = lengths.ends(lengths.in_steps(settings.steps, field))[0]
-    plan = Scheme(settings.scheme).plan(steps) if is_word else None
+    along = getattr(settings, "along", None)
+    plan = Scheme(settings.scheme).plan(steps, along and along.factors(steps)) if is_word else None
     tape = field.tape(plan.gradients if plan else steps, 1, generator)
     reversed_tape: Any = tape.flip(0) if isinstance(tape, Tensor) else tape[::-1]
 

@@ -16,6 +16,7 @@ from ggmc import diagnostics, kernels
 from ggmc.errors import BadInput, require_count
 from ggmc.kernels import GGMC, Kernel
 from ggmc.kernels.ggmc import Step, fixed_mass, start_state
+from ggmc.kernels.guards import refuse_if_not_exact
 from ggmc.metropolis import Info
 from ggmc.progress import wanted as bars_wanted
 from ggmc.scheme import Dynamics, State
@@ -190,6 +191,8 @@ class Chains:
         self._step: Step | None = None
         if self.warmup.iteration == self.warmup.iterations:
             self.kernel = self.warmup.tuned()
+            settings = self.kernel.as_ggmc() if hasattr(self.kernel, "as_ggmc") else self.kernel
+            refuse_if_not_exact(settings, self.target, self.warmup.field)
             self._mass = fixed_mass(self.kernel.mass, self.target)
             _, self._step = self.kernel.on(self.target, self.warmup.field)
 
@@ -209,13 +212,17 @@ class Chains:
             "energy_error": info.energy_error,
             "work": info.work,
             "n_steps": torch.full_like(info.accepted, info.steps, dtype=torch.int64),
-            "step_size": torch.full_like(info.log_accept, self.kernel.step_size),
+            "step_size": torch.full_like(info.log_accept, self._step_size_used()),
             "kinetic_temperature": diagnostics.kinetic_temperature(state, self._mass),
             "configurational_temperature": diagnostics.configurational_temperature(state.position, known_gradient),
         }
         if info.noise_error is not None:
             stats["noise_error"] = info.noise_error
         return _Draw(state.position, stats)
+
+    def _step_size_used(self) -> float:
+        over = getattr(self.kernel, "over", None)
+        return self.kernel.step_size * (1.0 if over is None else over.at(self.state.trajectories - 1)[0])
 
     def _block(self, kept: list[_Draw]) -> Block:
         positions = torch.stack([draw.position for draw in kept], dim=1)
@@ -246,11 +253,13 @@ class _Progress:
         if self._run.drawn and not self._sampling:
             self._sampling, self._accepted, self._diverging, self._seen = True, 0.0, 0, 0
             self._bar.set_description("sampling")
-        self._accepted += info.log_accept.clamp_max(0.0).exp().mean().item()
+        acceptance = info.log_accept.clamp_max(0.0).exp().mean().item()
+        if acceptance == acceptance:  # not known while nobody looks
+            self._accepted += acceptance
+            self._seen += 1
         self._diverging += int(info.diverging.sum())
-        self._seen += 1
         self._bar.set_postfix_str(
-            f"acceptance {self._accepted / self._seen:.2f}, {self._diverging} divergences", refresh=False
+            f"acceptance {self._accepted / max(1, self._seen):.2f}, {self._diverging} divergences", refresh=False
         )
         self._bar.update()
 

@@ -17,6 +17,7 @@ Example:
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, Protocol
 
@@ -77,7 +78,7 @@ class ThereAndBack:
     of: Schedule = field(default_factory=Cosine)
 
     def __call__(self, along: float) -> float:
-        return self.of(abs(2 * along - 1))
+        return self.of(round(abs(2 * along - 1), 12))  # rounding must not break the symmetry
 
 
 class Factors(NamedTuple):
@@ -104,15 +105,14 @@ class Along:
         places = [(k + 0.5) / steps for k in range(steps)]
         factors = Factors(tuple(map(self.step_size, places)), tuple(map(self.temperature, places)))
         for name, values in zip(("step size", "temperature"), factors, strict=True):
-            if not all(math.isfinite(value) and value > 0 for value in values):
-                raise BadInput(f"a schedule of the {name} must give positive factors, got {min(values)} at some step")
+            _require_positive(name, values)
         return factors
 
-    def refuse_if_lopsided(self) -> None:
-        """Refuse what would make the acceptance probability zero."""
+    def refuse_if_lopsided(self, steps: int = 64) -> None:
+        """Refuse what would make the acceptance probability of so many steps zero."""
         if self.either_way:
             return
-        for name, values in zip(("step sizes", "temperatures"), self.factors(64), strict=True):
+        for name, values in zip(("step sizes", "temperatures"), self.factors(steps), strict=True):
             if not all(math.isclose(a, b, rel_tol=1e-9) for a, b in zip(values, values[::-1], strict=True)):
                 schedule = getattr(self, "step_size" if name == "step sizes" else "temperature")
                 raise NotExact(
@@ -136,7 +136,16 @@ class Over:
     def at(self, trajectory: int) -> tuple[float, float]:
         """The factors of one trajectory."""
         along = (trajectory % self.period + 0.5) / self.period
-        return self.step_size(along), self.temperature(along)
+        factors = self.step_size(along), self.temperature(along)
+        _require_positive("step size", factors[:1])
+        _require_positive("temperature", factors[1:], or_zero=True)
+        return factors
+
+
+def _require_positive(name: str, values: Sequence[float], or_zero: bool = False) -> None:
+    for value in values:
+        if not (math.isfinite(value) and (value > 0 or (or_zero and value == 0))):
+            raise BadInput(f"a schedule of the {name} must give positive factors, got {value}")
 
 
 SCHEDULES: dict[str, Any] = {kind.__name__: kind for kind in (Flat, Cosine, Drops, Cyclical, ThereAndBack, Along, Over)}

@@ -106,7 +106,7 @@ class Scheme:
             raise BadInput(
                 f"the word {self.word!r} has both kicks, B and C, which would count their time twice: use one"
             )
-        twice = sorted(set(head) & set(body))
+        twice = sorted(set(head + tail) & set(body))
         if twice:
             raise BadInput(
                 f"the word {self.word!r} has {twice[0]} both inside and outside the parentheses, so its time would "

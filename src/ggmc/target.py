@@ -126,10 +126,12 @@ class Density(OnCoordinates):
             check_scalar("log_prob", log_prob, self.coordinates)
             check_gradients("log_prob", log_prob, self.coordinates)
             check_start("log_prob", self._potential_of_row, self.coordinates)
-            if not torch.equal(*(self._potential_of_row(self.coordinates.start) for _ in range(2))):
-                raise BadInput(
-                    "log_prob gave two values at the same point: it must be deterministic (no dropout, no random draws)"
-                )
+            for row in probes(self.coordinates):
+                if not torch.equal(*(self._potential_of_row(row).nan_to_num() for _ in range(2))):
+                    raise BadInput(
+                        "log_prob gave two values at the same point: it must be deterministic (no dropout, no random "
+                        "draws)"
+                    )
         vectorised = can_be_vectorised("log_prob", self._potential_of_row, (self.coordinates.start,), (0,))
         self._rows = over_chains(self._potential_of_row, (0,), vectorised)
 
@@ -192,17 +194,27 @@ def with_gradient(rows: Callable[..., Tensor], position: Tensor, *rest: Any) -> 
     position = position.detach().requires_grad_()
     with torch.enable_grad():
         value = rows(position, *rest)
+        if not value.requires_grad:  # a flat prior
+            return value, torch.zeros_like(position)
         (gradient,) = torch.autograd.grad(value.sum(), position)
     return value.detach(), gradient
 
 
-def row_by_row_if_singular(function: Callable[[Tensor], tuple[Tensor, ...]], position: Tensor) -> tuple[Tensor, ...]:
-    """A function of rows, +∞ with no gradient in those rows where its linear algebra fails."""
+def row_by_row_if_singular(
+    function: Callable[..., tuple[Tensor, ...]], position: Tensor, *rest: Any
+) -> tuple[Tensor, ...]:
+    """A function of rows, +∞ with no gradient in those rows where its linear algebra fails.
+
+    `rest` are further arguments with one row for each chain, or None.
+    """
     try:
-        return function(position)
+        return function(position, *rest)
     except LinAlgError:
         if len(position) > 1:  # one chain's singular matrix must not stop the others
-            each = [row_by_row_if_singular(function, row[None]) for row in position]
+            each: list[tuple[Tensor, ...]] = []
+            for i in range(len(position)):
+                own = tree_map(lambda x, i=i: x[i : i + 1] if isinstance(x, Tensor) else x, (position, *rest))
+                each.append(row_by_row_if_singular(function, *own))
             return tuple(map(torch.cat, zip(*each, strict=False)))
         # The density is zero where its own linear algebra does not exist.
         nowhere = torch.full((1,), torch.inf, dtype=torch.float64, device=position.device)
@@ -210,6 +222,12 @@ def row_by_row_if_singular(function: Callable[[Tensor], tuple[Tensor, ...]], pos
 
 
 # What would go wrong later is refused now
+
+
+def probes(coordinates: Coordinates) -> list[Tensor]:
+    """Rows to look at: the start, and one beside it, since at weights of zero dropout and the like do not show."""
+    noise = torch.randn(coordinates.space.size, generator=torch.Generator().manual_seed(0)).to(coordinates.start)
+    return [coordinates.start, coordinates.start + 0.1 * noise]
 
 
 def check_scalar(what: str, function: Callable[[Any], Any], coordinates: Coordinates) -> None:

@@ -45,6 +45,14 @@ def find_anchor(target: Any) -> Tensor:
     return row.detach()
 
 
+def given_anchor(target: Any, values: Any) -> Tensor:
+    """The user's own anchor as a row: [d]."""
+    row = target.unconstrain(values).detach().to(target.coordinates.start)
+    if row.shape != target.coordinates.start.shape or not row.isfinite().all():
+        raise BadInput(f"anchor must be finite values in the form of start, inside its constraints, got {values!r}")
+    return row
+
+
 def gradients_at(target: Any, batches: Batches, anchor: Tensor, keep: bool) -> tuple[Tensor, Tensor | None]:
     """∇U, and ∇P_j for every batch j if they are to be kept: [d] and [batches, d]."""
     total = torch.zeros(anchor.shape, dtype=torch.float64, device=anchor.device)

@@ -22,7 +22,7 @@ from torch import Tensor
 
 from ggmc.data import Batches
 from ggmc.errors import BadInput
-from ggmc.guides.anchor import curvatures, find_anchor, gradients_at
+from ggmc.guides.anchor import curvatures, find_anchor, given_anchor, gradients_at
 from ggmc.guides.minibatch import MinibatchField, check_size, data_of, known_size
 from ggmc.mass import Mass, as_mass
 from ggmc.tape import Order, as_order
@@ -38,8 +38,9 @@ class ControlVariate:
     """Drive the chain with minibatches corrected at an anchor.
 
     The anchor is the mode that L-BFGS finds from the target's start, or the values you give; it is then fixed. Chains
-    start near it. `curvature` corrects to second order: "dense" needs d² numbers per batch, "diagonal" d. The curvature
-    is also the mass, where the kernel leaves `mass` open. `size`, `order` and `seed` are as in `ggmc.Minibatch`.
+    start around it, as widely as the curvature says, or at it where `curvature="none"`. `curvature` corrects to second
+    order: "dense" needs d² numbers per batch, "diagonal" d. Where warm-up is to find the mass, it takes the curvature.
+    `size`, `order` and `seed` are as in `ggmc.Minibatch`.
 
     Example:
         >>> import ggmc
@@ -62,7 +63,7 @@ class ControlVariate:
     def bind(self, target: Target) -> ControlVariateField:
         batches = Batches(data_of(target, self), known_size(self.size), self.seed)
         given: Any = target
-        anchor = find_anchor(given) if self.anchor is None else given.unconstrain(self.anchor).detach()
+        anchor = find_anchor(given) if self.anchor is None else given_anchor(given, self.anchor)
         return ControlVariateField(given, batches, as_order(self.order), anchor, self.curvature)
 
 
@@ -75,10 +76,12 @@ class ControlVariateField(MinibatchField):
         super().__init__(target, batches, order)
         self.anchor = anchor
         numbers, d = batches.count, len(anchor)
-        if curvature == "dense" and numbers * d * d * anchor.element_size() > CACHE:
+        needed = {"none": 0, "diagonal": numbers * d, "dense": numbers * d * d}[curvature] * 8
+        if needed > CACHE:
+            power = "²" if curvature == "dense" else ""
             raise BadInput(
-                f'curvature="dense" needs {numbers} batches × {d}² numbers, {numbers * d * d * 8 / 2**30:.3g} GiB: '
-                'use curvature="diagonal" or "none", or larger batches'
+                f'curvature="{curvature}" needs {numbers} batches × {d}{power} numbers, {needed / 2**30:.3g} GiB: use '
+                'another curvature ("diagonal", "none"), or larger batches'
             )
         self.gradient_at_anchor, per_batch = gradients_at(target, batches, anchor, keep=numbers * d * 8 <= CACHE)
         self._gradients = None if per_batch is None else per_batch - self.gradient_at_anchor

@@ -74,7 +74,7 @@ _PARTS: dict[str, Any] = guides.GUIDES | schedule.SCHEDULES
 
 
 def _plain(value: Any) -> Any:
-    if value == math.inf:
+    if isinstance(value, float) and math.isinf(value):
         return "inf"  # JSON has no infinity
     if isinstance(value, tuple):
         return [_plain(item) for item in value]
@@ -83,17 +83,18 @@ def _plain(value: Any) -> Any:
     if isinstance(value, Tensor):
         return {"tensor": value.tolist(), "dtype": str(value.dtype).removeprefix("torch.")}
     if type(value).__name__ in _PARTS:
-        return {"type": type(value).__name__} | {f.name: _plain(getattr(value, f.name)) for f in fields(value)}
+        return {"type": type(value).__name__} | {f.name: _plain(getattr(value, f.name)) for f in fields(value)}  # pyright: ignore
     if value is None or isinstance(value, str | int | float | bool | list):
         return value
-    return {"type": repr(value)}
+    function = getattr(value, "draw_one", value)  # an order or a function of the user's: known by name only
+    return {"type": f"{type(value).__name__} {getattr(function, '__qualname__', type(function).__name__)}"}
 
 
 def _unplain(value: Any) -> Any:
     if value == "inf":
         return math.inf
-    if isinstance(value, list) and len(value) == 2 and all(isinstance(item, int) for item in value):
-        return tuple(value)
+    if isinstance(value, list):
+        return tuple(map(_unplain, value))
     if isinstance(value, dict) and "tensor" in value:
         return torch.tensor(value["tensor"], dtype=getattr(torch, value["dtype"]))
     if isinstance(value, dict) and "type" in value:

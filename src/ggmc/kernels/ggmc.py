@@ -36,7 +36,7 @@ from ggmc.kernels.guards import Unchanged, refuse_if_not_exact
 from ggmc.lengths import Steps
 from ggmc.mass import Identity, Mass, as_mass
 from ggmc.metropolis import Info
-from ggmc.schedule import Along, Flat, Over
+from ggmc.schedule import Along, Factors, Flat, Over
 from ggmc.scheme import Dynamics, Scheme, State, normals, refresh, run
 from ggmc.target import Target
 
@@ -119,6 +119,8 @@ class GGMC:
             raise BadInput(f"monitor_every={self.monitor_every} needs adjust=False: with the test, all are tested")
         if not 0 <= self.explain <= 1:
             raise BadInput(f"explain must be a share between 0 and 1, got {self.explain!r}")
+        if self.explain and self.monitor_every > 1:
+            raise BadInput("explain tells of single trajectories, and monitor_every of several: use one of them")
         if self.explain and self.along is not None and self.along.either_way:
             raise BadInput(
                 "explain cannot compare trajectories that go either way: use a schedule that is a palindrome"
@@ -162,7 +164,7 @@ class GGMC:
             dynamics = constants if self.over is None else constants.scaled(*self.over.at(state.trajectories))
             chains = len(state.position)
             steps = lengths.draw(steps_or_range, generator)
-            factors = None if self.along is None else self.along.factors(steps)
+            factors = self._factors(steps)
             plan = scheme.plan(steps, factors)
             noise = normals(state.position, generator)
             log_uniform = metropolis.log_uniforms(chains, generator)
@@ -189,6 +191,13 @@ class GGMC:
             return after, info if look is None else info._replace(noise_error=look.by_noise)
 
         return init, step
+
+    def _factors(self, steps: int) -> Factors | None:
+        if self.along is None:
+            return None
+        if self.adjust:  # what reads the same backwards at one number of steps need not at another
+            self.along.refuse_if_lopsided(steps)
+        return self.along.factors(steps)
 
     def as_ggmc(self) -> GGMC:
         """Itself: the form in which warm-up tunes every kernel."""

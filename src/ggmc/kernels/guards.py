@@ -9,7 +9,7 @@ from ggmc.errors import NotExact
 from ggmc.guides import Field
 from ggmc.mass import Mass
 from ggmc.scheme import Scheme
-from ggmc.tape import Tape, check_reversible
+from ggmc.tape import ORDERS, check_reversible
 from ggmc.target import Target
 
 
@@ -27,9 +27,9 @@ def refuse_if_not_exact(kernel: Any, target: Target, field: Field) -> None:
             f"the tape {field.order.name!r} has another law read backwards, so a trajectory cannot be retraced: use "
             "order='palindrome', 'epoch' or 'iid', or adjust=False"
         )
-    if isinstance(field.order, Tape):
-        _, most = lengths.ends(lengths.in_steps(kernel.steps, field))
-        check_reversible(field.order, Scheme(kernel.scheme).plan(most).gradients, field.epoch)
+    if field.order not in ORDERS.values():
+        for steps in set(lengths.ends(lengths.in_steps(kernel.steps, field))):
+            check_reversible(field.order, Scheme(kernel.scheme).plan(steps).gradients, field.epoch)
 
 
 class Unchanged:

@@ -21,6 +21,7 @@ from torch import Tensor
 from ggmc import lengths, metropolis
 from ggmc.errors import NotExact, require_count, require_not_negative, require_positive
 from ggmc.guides import Exact, Field, Guide
+from ggmc.guides.minibatch import known_size
 from ggmc.kernels.ggmc import Init, Step, fixed_mass, start_state
 from ggmc.lengths import Steps
 from ggmc.mass import as_mass
@@ -39,7 +40,8 @@ THEOREM_1 = (
 class SGHMC:
     """The usual stochastic-gradient sampler with momentum, biased, as a baseline; settings as in `ggmc.GGMC`.
 
-    Each draw is `steps` steps; the default is a pass over the data. `over` changes the step size over the run.
+    Each draw is `steps` steps; the default is a sweep of the guide's order, with palindromes two passes over the data.
+    `over` changes the step size over the run.
 
     Example:
         >>> import ggmc
@@ -67,6 +69,7 @@ class SGHMC:
         require_not_negative("temperature", self.temperature)
         require_count("monitor_every", self.monitor_every)
         lengths.check(self.steps)
+        known_size(getattr(self.guide, "size", 1))
         if self.mass is not None:
             object.__setattr__(self, "mass", as_mass(self.mass))
 

@@ -19,6 +19,7 @@ from torch import Tensor
 from ggmc import lengths, metropolis
 from ggmc.errors import NotExact, require_count, require_not_negative, require_positive
 from ggmc.guides import Exact, Field, Guide
+from ggmc.guides.minibatch import known_size
 from ggmc.kernels.ggmc import GGMC, Init, Step, fixed_mass, start_state
 from ggmc.lengths import Steps
 from ggmc.mass import as_mass
@@ -32,7 +33,8 @@ from ggmc.target import Target
 class SGLD:
     """The simplest stochastic-gradient sampler, biased, as a baseline; settings as in `ggmc.GGMC`.
 
-    Each draw is `steps` steps; the default is a pass over the data. `over` changes the step size over the run.
+    Each draw is `steps` steps; the default is a sweep of the guide's order, with palindromes two passes over the data.
+    `over` changes the step size over the run.
 
     Example:
         >>> import ggmc
@@ -58,6 +60,7 @@ class SGLD:
         require_not_negative("temperature", self.temperature)
         require_count("monitor_every", self.monitor_every)
         lengths.check(self.steps)
+        known_size(getattr(self.guide, "size", 1))
         if self.mass is not None:
             object.__setattr__(self, "mass", as_mass(self.mass))
 

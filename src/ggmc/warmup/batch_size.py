@@ -37,6 +37,7 @@ class Tried(NamedTuple):
     score: float
     step_size: float
     acceptance: float
+    batches: int
 
 
 def first_guess(guide: Any, target: Any) -> Any:
@@ -78,10 +79,12 @@ class Search:
                 best = batches
         chosen = max(tried, key=lambda batches: tried[batches].score)
         guide = replace(self._kernel.guide, size=self._size(chosen))  # pyright: ignore[reportArgumentType]
-        each = [f"{n} batches {t.score:.3g} (h = {t.step_size:.2g}, α = {t.acceptance:.2f})" for n, t in tried.items()]
+        each = [
+            f"{t.batches} batches {t.score:.3g} (h = {t.step_size:.2g}, α = {t.acceptance:.2f})" for t in tried.values()
+        ]
         why = (
-            f"{self._size(chosen)} examples ({chosen} batches) travel farthest per pass over the data times "
-            f"acceptance: {', '.join(each)}"
+            f"{self._size(chosen)} examples ({tried[chosen].batches} batches) travel farthest per pass over the data "
+            f"times acceptance: {', '.join(each)}"
         )
         log.info("Batch size: %s.", why)
         return state, guide, tried[chosen].step_size, why
@@ -111,5 +114,5 @@ class Search:
         score = mean_steps * dual.settled * accepted / (mean_steps / field.epoch + TEST)
         if all(score > other.score for other in tried.values()):
             self.field = field
-        tried[batches] = Tried(score, dual.settled, accepted)
+        tried[batches] = Tried(score, dual.settled, accepted, field.epoch)
         return state

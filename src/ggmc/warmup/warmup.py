@@ -268,7 +268,6 @@ class Warmup:
             mass=self.mass,
             guide=self.guide,
             fresh_momentum=True,
-            adjust=True,
             monitor_every=1,
         )
         for _ in range(60):
