@@ -310,3 +310,96 @@ def test_a_likelihood_that_cannot_be_vectorised(caplog: pytest.LogCaptureFixture
     entry = torch.tensor([0, 3, 1, 0])
     for guide in (ggmc.Minibatch(20), ggmc.ControlVariate(20, curvature="dense", anchor=torch.ones(3, dtype=F64))):
         torch.testing.assert_close(guide.bind(target)(rows(), entry)[0], guide.bind(fast)(rows(), entry)[0])
+
+
+# What only shows away from the start, or in unusual data
+
+
+@pytest.mark.parametrize("start", [torch.zeros(3, dtype=F64), torch.ones(3, dtype=F64)])
+def test_dropout_shows_at_weights_of_zero_too(start: Tensor) -> None:
+    def dropped(w: Tensor, batch: Any) -> Tensor:
+        x, s = batch
+        return nn.functional.logsigmoid(s * (nn.functional.dropout(x, 0.5, True) @ w))
+
+    torch.manual_seed(0)
+    with pytest.raises(NotExact, match="another value each time"):
+        ggmc.HMC(0.1, 2).bind(ggmc.DataDensity(log_prior, dropped, examples(), start))
+    with pytest.raises(BadInput, match="gave two values at the same point"):
+        ggmc.Density(lambda w: log_prior(w) + dropped(w, examples()).sum(), start)
+
+
+def test_a_flat_prior() -> None:
+    target = ggmc.DataDensity(lambda w: torch.zeros(()), log_likelihood, examples(), torch.zeros(3, dtype=F64))
+    trace = ggmc.sample(target, ggmc.HMC(0.1, 3), draws=5, warmup=0, progress=False)
+    assert trace.stats["is_accepted"].any()
+
+
+@pytest.mark.parametrize("bound", [None, 10.0])
+def test_where_linear_algebra_fails_the_density_is_zero(bound: Any) -> None:
+    def likelihood(w: Tensor, batch: Any) -> Tensor:
+        matrix = torch.diag(torch.stack([1.5 - w[0], torch.ones_like(w[0])]))
+        return log_likelihood(w, batch) + torch.linalg.cholesky(matrix)[0, 0]
+
+    target = ggmc.DataDensity(log_prior, likelihood, examples(), torch.zeros(3, dtype=F64), bound=bound)
+    position = torch.tensor([[3.0, 0.0, 0.0], [0.0, 0.0, 0.0]], dtype=F64)
+    assert target.potential(position).isfinite().tolist() == [False, True]
+    gradient, _ = ggmc.Minibatch(20).bind(target)(position, torch.tensor([0, 1]))
+    assert gradient.isfinite().all(1).tolist() == [False, True]
+
+
+class Scaled(TensorDataset):
+    def __getitem__(self, index: Any) -> Any:
+        x, s = super().__getitem__(index)
+        return 2 * x, s
+
+
+def doubled(items: Any) -> Any:
+    x, s = torch.utils.data.default_collate(items)
+    return 2 * x, s
+
+
+@pytest.mark.parametrize(
+    "data", [Scaled(*examples()), DataLoader(TensorDataset(*examples()), collate_fn=doubled)], ids=["items", "collate"]
+)
+def test_a_dataset_is_read_the_way_it_reads_itself(data: Any) -> None:
+    x, s = examples()
+    target = ggmc.DataDensity(log_prior, log_likelihood, data, torch.zeros(3, dtype=F64))
+    plain = ggmc.DataDensity(log_prior, log_likelihood, (2 * x, s), torch.zeros(3, dtype=F64))
+    torch.testing.assert_close(target.potential(rows()), plain.potential(rows()))
+
+
+class Labelled(Dataset[Any]):
+    """Numbers, arrays, names, and a missing value."""
+
+    def __len__(self) -> int:
+        return 30
+
+    def __getitem__(self, i: int) -> Any:
+        import numpy as np
+
+        return {"x": np.full(3, float(i)), "s": 1 if i % 2 else -1, "name": f"number {i}", "gap": float("nan")}
+
+
+def test_examples_of_numpy_numbers_and_names() -> None:
+    def named(items: Any) -> Any:
+        joined = torch.utils.data.default_collate([{k: v for k, v in item.items() if k != "name"} for item in items])
+        return joined["x"] / 30, joined["s"].double(), joined["gap"]
+
+    data = DataLoader(Labelled(), collate_fn=named)
+    target = ggmc.DataDensity(log_prior, lambda w, b: log_likelihood(w, b[:2]), data, torch.zeros(3, dtype=F64))
+    assert target.not_exact is None
+    assert target.num_data == 30
+
+
+def test_a_bound_costs_no_more_calls_with_many_chains() -> None:
+    calls = 0
+
+    def counting(w: Tensor, batch: Any) -> Tensor:
+        nonlocal calls
+        calls += 1
+        return log_likelihood(w, batch)
+
+    target = ggmc.DataDensity(log_prior, counting, examples(), torch.zeros(3, dtype=F64), bound=0.0)
+    calls = 0
+    target.potential(rows(64))
+    assert calls <= 21

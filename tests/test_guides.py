@@ -212,3 +212,25 @@ def test_a_mass_that_adapts_is_refused() -> None:
     kernel.mass.matrix.mul_(2)
     with pytest.raises(NotExact, match="Bind the kernel again"):
         step(state, generator)
+
+
+def test_an_anchor_in_another_precision_or_form() -> None:
+    for anchor in (ANCHOR.float(), ANCHOR):
+        guide = ggmc.ControlVariate(10, curvature="dense", anchor=anchor)
+        gradient, _ = guide.bind(logistic())(rows(), torch.zeros(4, dtype=torch.long))
+        assert gradient.dtype == F64
+    for bad in (ANCHOR * torch.nan, ANCHOR[:2]):
+        with pytest.raises(BadInput, match=r"anchor must be finite values|must end in shape"):
+            ggmc.ControlVariate(10, anchor=bad).bind(logistic())
+
+
+def test_runs_with_an_anchor_or_functions_of_the_users_can_be_exported() -> None:
+    for guide in (ggmc.ControlVariate(10, anchor=ANCHOR), ggmc.Surrogate(lambda w: -20 * (w[:2] ** 2).sum())):
+        trace = ggmc.sample(logistic(), ggmc.GGMC(0.1, steps=2, guide=guide), draws=10, warmup=0, progress=False)
+        assert "kernel" in trace.to_datatree()["posterior"].attrs
+
+
+@pytest.mark.parametrize("kind", [ggmc.SGLD, ggmc.SGHMC])
+def test_baselines_have_no_warm_up_to_find_a_batch_size(kind: Any) -> None:
+    with pytest.raises(BadInput, match='size="auto" is found in warm-up'):
+        kind(0.1, guide=ggmc.Minibatch("auto"))

@@ -82,3 +82,11 @@ def test_watching_it_tells_that_alpha_is_zero() -> None:
     assert (trace.stats["log_accept"] == -math.inf).all()
     assert trace.stats["is_accepted"].all()
     assert any("SGHMC is biased, and no test can say by how much" in warning for warning in trace.warnings)
+
+
+def test_what_cannot_be_told_is_refused() -> None:
+    with pytest.raises(BadInput, match="needs a kernel with a step_size"):
+        ggmc.retrace(ggmc.GGMC(), target())
+    single = ggmc.Density(lambda x: -(x**2).sum(), torch.zeros(2))
+    with pytest.raises(BadInput, match="needs a target in float64"):
+        ggmc.retrace(ggmc.GGMC(0.1), single)

@@ -98,3 +98,51 @@ def test_schedules_are_stored_with_the_kernel() -> None:
 
     kernel = ggmc.GGMC(0.1, along=Along(ThereAndBack(Cosine(0.2)), either_way=True), over=Over(5, Cyclical(2)))
     assert from_dict(json.loads(json.dumps(to_dict(kernel)))) == kernel
+
+
+def test_there_and_back_is_symmetric_to_the_last_bit() -> None:
+    for steps in range(1, 40):
+        for place in (0.1, 0.2, 0.25, 1 / 3, 0.5):
+            sizes = Along(ThereAndBack(Drops((place,)))).factors(steps).step_sizes
+            assert sizes == sizes[::-1], (steps, place)
+
+
+def test_a_schedule_is_checked_at_the_trajectorys_own_length() -> None:
+    """Lopsided in its first hundredth only, which 64 steps do not see."""
+    kernel = ggmc.GGMC(0.1, steps=200, along=Along(lambda x: 0.5 if x < 0.004 else 1.0))
+    init, step = kernel.bind(target())
+    generator = torch.Generator().manual_seed(0)
+    with pytest.raises(NotExact, match="must read the same backwards"):
+        step(init(torch.zeros(1, 2, dtype=F64), generator), generator)
+
+
+def test_lopsided_schedules_can_be_tuned_where_nothing_is_tested() -> None:
+    for options in ({"along": Along(Cosine(0.1))}, {"over": Over(5, temperature=Cosine(0.5))}):
+        kernel = ggmc.GGMC(adjust=False, **options)  # pyright: ignore[reportArgumentType]
+        trace = ggmc.sample(target(), kernel, draws=20, warmup=60, progress=False)
+        assert trace.kernel.step_size > 0
+
+
+def test_the_trace_tells_the_step_size_that_was_used() -> None:
+    kernel = ggmc.GGMC(0.2, over=Over(4, Cosine(0.1)))
+    trace = ggmc.sample(target(), kernel, draws=8, warmup=0, progress=False)
+    expected = [0.2 * Over(4, Cosine(0.1)).at(n)[0] for n in range(8)]
+    assert trace.stats["step_size"][0].tolist() == pytest.approx(expected)
+
+
+def test_over_needs_positive_factors() -> None:
+    with pytest.raises(BadInput, match="must give positive factors, got -1"):
+        Over(3, lambda x: -1.0).at(0)
+
+
+def test_drops_are_stored_as_they_are() -> None:
+    from ggmc.kernels import from_dict, to_dict
+
+    kernel = ggmc.GGMC(0.1, along=Along(ThereAndBack(Drops((0.1, 0.5, 0.7)))))
+    assert from_dict(to_dict(kernel)) == kernel
+
+
+def test_a_lopsided_schedule_cannot_retrace_its_steps() -> None:
+    lopsided = ggmc.GGMC(0.3, 0.5, 4, "O(ABA)O", adjust=False, along=Along(Cosine()))
+    assert not ggmc.retrace(lopsided, target()).possible
+    assert ggmc.retrace(ggmc.GGMC(0.3, 0.5, 4, "O(ABA)O", along=Along(ThereAndBack(Cosine()))), target()).possible

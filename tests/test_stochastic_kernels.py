@@ -283,3 +283,21 @@ def test_low_acceptance_is_explained_in_plain_language() -> None:
     assert any("improve the guide" in warning for warning in trace.warnings)
     with pytest.raises(BadInput, match="explain must be a share"):
         ggmc.GGMC(0.1, explain=2.0)
+
+
+def test_watching_a_chain_that_left_the_support_does_not_praise_it() -> None:
+    """Exponential on x > 0, looked at every third time: outside, log α is −∞, and so is it for what began outside."""
+    target = ggmc.Density(lambda x: torch.where(x > 0, -x, -torch.inf).sum(), torch.ones(1, dtype=F64), jitter=0.1)
+    kernel = ggmc.GGMC(0.7, 0.5, 2, adjust=False, monitor_every=3)
+    trace = ggmc.sample(target, kernel, draws=60, warmup=0, progress=False)
+    looks = trace.stats["log_accept"][:, 2::3]
+    outside = trace["theta"][:, 2::3, 0] < 0
+    assert outside.any()
+    assert (looks[outside] == -np.inf).all()
+    assert (looks < 1e3).all()
+    assert trace.stats["diverging"][:, 2::3][outside].all()
+
+
+def test_explain_and_thinned_monitoring_do_not_mix() -> None:
+    with pytest.raises(BadInput, match="use one of them"):
+        ggmc.GGMC(0.1, explain=1.0, adjust=False, monitor_every=2)

@@ -140,3 +140,36 @@ def test_a_tape_of_the_wrong_form_is_refused(tape: Any, why: str) -> None:
 def test_an_unknown_order_is_refused() -> None:
     with pytest.raises(BadInput, match=r"order must be one of \['palindrome', 'epoch', 'iid'\]"):
         ggmc.Minibatch(10, "random")
+
+
+def sorted_unless_fifteen(entries: int, batches: int, generator: torch.Generator) -> Tensor:
+    tape = honest(entries, batches, generator)
+    return tape if entries == 15 else tape.sort().values
+
+
+def test_both_ends_of_a_range_of_lengths_are_checked() -> None:
+    guide = ggmc.Minibatch(3, ggmc.Tape(sorted_unless_fifteen, reversible=True))
+    for steps in ((5, 15), (15, 30)):
+        with pytest.raises(NotExact, match="said to be reversible"):
+            ggmc.GGMC(0.1, steps=steps, scheme="O(ABA)O", guide=guide).bind(noisy_quartic().target)
+
+
+def test_an_order_of_another_class_is_checked_too() -> None:
+    class Sorted:
+        name, reversible = "sorted", True
+
+        def draw(self, entries: int, batches: int, chains: int, generator: torch.Generator) -> Tensor:
+            return torch.randint(batches, (entries, chains), generator=generator).sort(0).values
+
+        def sweep(self, batches: int) -> int:
+            return batches
+
+    with pytest.raises(NotExact, match="the tape 'sorted' is said to be reversible"):
+        ggmc.GGMC(0.1, steps=6, guide=ggmc.Minibatch(3, Sorted())).bind(noisy_quartic().target)
+
+
+def test_the_length_that_warm_up_found_is_checked() -> None:
+    tape = ggmc.Tape(sorted_unless_fifteen, reversible=True)
+    kernel = ggmc.GGMC(guide=ggmc.Minibatch(3, tape), scheme="O(ABA)O")
+    with pytest.raises(NotExact, match="said to be reversible"):
+        ggmc.sample(noisy_quartic().target, kernel, draws=5, warmup=60, progress=False)
