@@ -79,7 +79,7 @@ def watch(
         info = Info(unknown, kept, ~kept, unknown, work, steps)
         return after._replace(potential=start.potential, owed=owed), info
     assert start.potential is not None
-    now = potential(after.position) if end.potential is None else torch.where(kept, end.potential, start.potential)
+    now = potential(after.position) if end.potential is None else torch.where(kept, end.potential, torch.inf)
     if not now.isfinite().all():  # a step out of the support is not kept either
         kept = kept & now.isfinite()
         after = choose(kept, end, flip(start))
