@@ -5,9 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 from ggmc import lengths
-from ggmc.errors import NotExact
+from ggmc.errors import NotExact, require_count, require_not_negative, require_positive
 from ggmc.guides import Field
-from ggmc.mass import Mass
+from ggmc.guides.minibatch import known_size
+from ggmc.mass import Mass, as_mass
 from ggmc.scheme import Scheme
 from ggmc.tape import ORDERS, check_reversible
 from ggmc.target import Target
@@ -30,6 +31,17 @@ def refuse_if_not_exact(kernel: Any, target: Target, field: Field) -> None:
     if field.order not in ORDERS.values():
         for steps in _some_lengths(*lengths.ends(lengths.in_steps(kernel.steps, field))):
             check_reversible(field.order, Scheme(kernel.scheme).plan(steps).gradients, field.epoch)
+
+
+def check_unadjusted(kernel: Any) -> None:
+    """Refuse settings that no biased sampler can have."""
+    require_positive("step_size", kernel.step_size)
+    require_not_negative("temperature", kernel.temperature)
+    require_count("monitor_every", kernel.monitor_every)
+    lengths.check(kernel.steps)
+    known_size(getattr(kernel.guide, "size", 1))
+    if kernel.mass is not None:
+        object.__setattr__(kernel, "mass", as_mass(kernel.mass))
 
 
 def _some_lengths(least: int, most: int, number: int = 8) -> list[int]:

@@ -19,12 +19,11 @@ import torch
 from torch import Tensor
 
 from ggmc import lengths, metropolis
-from ggmc.errors import NotExact, require_count, require_not_negative, require_positive
+from ggmc.errors import NotExact, require_not_negative
 from ggmc.guides import Exact, Field, Guide
-from ggmc.guides.minibatch import known_size
 from ggmc.kernels.ggmc import Init, Step, fixed_mass, start_state
+from ggmc.kernels.guards import check_unadjusted
 from ggmc.lengths import Steps
-from ggmc.mass import as_mass
 from ggmc.metropolis import Info
 from ggmc.schedule import Over
 from ggmc.scheme import Dynamics, State, normals
@@ -64,14 +63,8 @@ class SGHMC:
     def __post_init__(self) -> None:
         if self.adjust:
             raise NotExact(THEOREM_1)
-        require_positive("step_size", self.step_size)
         require_not_negative("friction", self.friction)
-        require_not_negative("temperature", self.temperature)
-        require_count("monitor_every", self.monitor_every)
-        lengths.check(self.steps)
-        known_size(getattr(self.guide, "size", 1))
-        if self.mass is not None:
-            object.__setattr__(self, "mass", as_mass(self.mass))
+        check_unadjusted(self)
 
     def bind(self, target: Target) -> tuple[Init, Step]:
         """The functional form: `init(positions, generator)` and `step(state, generator)`."""

@@ -17,12 +17,11 @@ import torch
 from torch import Tensor
 
 from ggmc import lengths, metropolis
-from ggmc.errors import NotExact, require_count, require_not_negative, require_positive
+from ggmc.errors import NotExact
 from ggmc.guides import Exact, Field, Guide
-from ggmc.guides.minibatch import known_size
 from ggmc.kernels.ggmc import GGMC, Init, Step, fixed_mass, start_state
+from ggmc.kernels.guards import check_unadjusted
 from ggmc.lengths import Steps
-from ggmc.mass import as_mass
 from ggmc.metropolis import Info
 from ggmc.schedule import Over
 from ggmc.scheme import Dynamics, State, normals
@@ -56,13 +55,7 @@ class SGLD:
     def __post_init__(self) -> None:
         if self.adjust:
             raise NotExact("SGLD is what remains of MALA without its test: use ggmc.MALA, or adjust=False")
-        require_positive("step_size", self.step_size)
-        require_not_negative("temperature", self.temperature)
-        require_count("monitor_every", self.monitor_every)
-        lengths.check(self.steps)
-        known_size(getattr(self.guide, "size", 1))
-        if self.mass is not None:
-            object.__setattr__(self, "mass", as_mass(self.mass))
+        check_unadjusted(self)
 
     def as_ggmc(self) -> GGMC:
         """The same sampler as a word, with a momentum."""
