@@ -1,6 +1,6 @@
 """How far a pass over the data carries a chain: acceptance and effective draws against the learning rate.
 
-Run with `.venv/bin/python -m benchmarks.acceptance` (about 20 minutes on two cores; `a9a`, `mnist`, `cifar`, `tall` as
+Run with `.venv/bin/python -m benchmarks.acceptance` (about 40 minutes on two cores; `a9a`, `mnist`, `cifar`, `tall` as
 arguments choose among the targets). Saves out/acceptance.png.
 
 Chains are first brought to equilibrium with exact gradients. Every setting is then measured from those states: the mean
@@ -10,7 +10,8 @@ through the data, at the same cost. The learning rate is N h². Reported for eac
 - acceptance;
 - time travelled per pass of gradients over the data, times acceptance: h · batches · α;
 - effective draws per pass, (1−ρ)/(1+ρ)/passes, where 1−ρ is half the mean squared jump of the predictions (rejected
-  trajectories do not jump) in units of their variance in equilibrium, and the test counts as 1/3 of a pass.
+  trajectories do not jump) in units of their variance in equilibrium, and the test counts as 1/3 of a pass. On the
+  nets, with three states at hand, that variance is rough and the figure good for comparison only.
 
 The columns are minibatches in the orders iid, epoch and palindrome, control variates with the three curvatures, and
 full-gradient HMC with the same mass.

@@ -52,12 +52,14 @@ def errors(trace: ggmc.Trace) -> np.ndarray:
     return np.array([float(arviz.mcse(trace["theta"][..., i])) for i in range(trace["theta"].shape[-1])])
 
 
-def compare(name: str, target: ggmc.DataDensity, mass: Any, reference: Reference, draws: int) -> int:
+def compare(name: str, target: ggmc.DataDensity, mass: Any, reference: Reference, draws: int, only: str) -> int:
     """One line per guide; the number of those that disagree."""
     print(f"\n{name}: worst of {len(reference.mean)} means, in combined Monte Carlo errors\n")
     print(f"{'':44}{'error':>8}{'R̂':>8}{'ESS':>8}{'acceptance':>12}{'steps':>14}{'seconds':>9}")
     wrong = 0
     for guide in guides(target.num_data):
+        if only not in str(guide):
+            continue
         begun = time.perf_counter()
         trace = ggmc.sample(target, ggmc.GGMC(guide=guide, mass=mass), draws, 300, progress=False)
         columns = [trace["theta"][..., i] for i in range(len(reference.mean))]
@@ -81,6 +83,7 @@ def main() -> None:
     """Print the tables."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--draws", type=int, default=1000)
+    parser.add_argument("--only", default="", help="the guides whose settings contain this text")
     parser.add_argument("names", nargs="*", default=["german", "a9a"])
     options = parser.parse_args()
     logging.getLogger("ggmc").setLevel(logging.ERROR)
@@ -95,7 +98,7 @@ def main() -> None:
         else:
             exact = ggmc.sample(target, ggmc.GGMC(scheme="O(BAB)O", mass=mass), 3 * options.draws, 300, progress=False)
             reference = Reference(exact["theta"].mean((0, 1)), errors(exact))
-        wrong += compare(name, target, mass, reference, options.draws)
+        wrong += compare(name, target, mass, reference, options.draws, options.only)
     print(f"\n{'All' if not wrong else 'NOT ALL'} within {WORST_ERROR:g} Monte Carlo errors.")
 
 
