@@ -126,7 +126,7 @@ def test_a_tape_that_looks_at_the_state(monkeypatch: pytest.MonkeyPatch) -> None
 
 
 def test_cosine_inside_a_trajectory(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Along, "refuse_if_lopsided", lambda self: None)
+    monkeypatch.setattr(Along, "refuse_if_lopsided", lambda self, steps=64: None)
     for guide in (ggmc.Exact(), ggmc.Minibatch(4)):
         assert caught(ggmc.GGMC(0.6, 0.8, 6, "O(ABA)O", guide, along=Along(Cosine(0.2))))
 
