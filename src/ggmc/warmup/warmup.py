@@ -30,29 +30,10 @@ from ggmc.warmup.length import LONGEST, Paths, steps_around
 from ggmc.warmup.lost import bring_back_lost_chains, left_behind_by
 from ggmc.warmup.mass import Moments, per_tensor, suitable_kind
 from ggmc.warmup.step_size import DualAveraging, acceptance
+from ggmc.warmup.windows import windows
 
-GROWTH = 1.5  # of each window over the one before
 FIRST_REACH = 10  # steps of the first paths, before any have been seen ...
 FIRST_SWEEPS = 2  # ... or sweeps, where trajectories are whole numbers of those
-
-
-def windows(iterations: int) -> list[int]:
-    """Where each window ends; what follows the last end is the closing phase.
-
-    Example:
-        >>> from ggmc.warmup.warmup import windows
-        >>> windows(1000)
-        [30, 75, 143, 245, 398, 628, 900]
-    """
-    closing = max(round(0.1 * iterations), min(50, iterations // 2))
-    length = max(20, round(0.03 * iterations))
-    ends = [min(length, iterations - closing)]
-    while ends[-1] + 2 * GROWTH * length <= iterations - closing:
-        length = round(GROWTH * length)
-        ends.append(ends[-1] + length)
-    if iterations - closing - ends[-1] >= 20:
-        ends.append(iterations - closing)
-    return ends
 
 
 class Warmup:
