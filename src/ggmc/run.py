@@ -48,9 +48,9 @@ def sample(
     Without a kernel, or with one whose `step_size` is None, warm-up tunes what is open (see `ggmc.warmup`), towards the
     acceptance `target_accept` (0.8; 0.6 for MALA, 0.65 for minibatches, 0.9 for control variates), and then freezes it:
     `trace.kernel` shows what it found. The same seed gives the same draws. Ctrl-C returns what was drawn so far; an
-    exception from the target carries it as its `trace` attribute. A chain that early warm-up finds trapped far above the
-    others goes on from the best of them, and the log says so. Findings that should worry you are logged and kept in
-    `trace.warnings`.
+    exception from the target carries it as its `trace` attribute. A chain that early warm-up finds trapped far above
+    the others goes on from the best of them, and the log says so. Findings that should worry you are logged and kept
+    in `trace.warnings`.
 
     Example:
         >>> import torch, ggmc
