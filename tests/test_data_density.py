@@ -254,16 +254,17 @@ def test_the_early_stop_changes_nothing_to_the_last_bit() -> None:
 
 
 def test_the_early_stop_saves_work(monkeypatch: pytest.MonkeyPatch) -> None:
-    target = logistic(400, bound=0.0)
     seen = 0
     chunk = data_density.DataDensity._chunk_of_row
 
-    def counting(self: Any, row: Tensor, part: Any) -> Tensor:
+    def counting(self: Any, free: dict[str, Tensor], part: Any) -> Tensor:
         nonlocal seen
         seen += len(part[0])
-        return chunk(self, row, part)
+        return chunk(self, free, part)
 
-    monkeypatch.setattr(target, "_chunk", torch.func.vmap(lambda r, c: counting(target, r, c), in_dims=(0, None)))
+    monkeypatch.setattr(data_density.DataDensity, "_chunk_of_row", counting)
+    target = logistic(400, bound=0.0)
+    seen = 0
     far = torch.full((1, 3), 40.0, dtype=F64)
     limit = torch.tensor([300.0], dtype=F64)
     stopped = target.potential_below(far, limit)

@@ -194,7 +194,8 @@ def test_every_word_preserves_volume(word: str, steps: int) -> None:
         deterministic = True
 
         def __call__(self, position, entry):
-            return torch.func.grad(lambda row: TARGET._potential_of_row(row))(position[0])[None], None
+            slope = torch.func.grad(lambda row: TARGET._potential_of_row(TARGET.space.views(row)))
+            return slope(position[0])[None], None
 
     def move(flat: torch.Tensor) -> torch.Tensor:
         state = State(flat[None, :2], flat[None, 2:], None, None)

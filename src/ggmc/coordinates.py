@@ -11,7 +11,7 @@ Example:
     >>> coordinates = Coordinates({"sigma": sigma}, {"sigma": constraints.positive})
     >>> coordinates.start                                        # the logarithms
     tensor([0.0000, 0.6931], dtype=torch.float64)
-    >>> values, log_jacobian = coordinates.values(coordinates.start)
+    >>> values, log_jacobian = coordinates.values(coordinates.space.views(coordinates.start))
     >>> values["sigma"], log_jacobian
     (tensor([1., 2.], dtype=torch.float64), tensor(0.6931, dtype=torch.float64))
 """
@@ -50,11 +50,10 @@ class Coordinates:
         self.start = self.space.flatten(unconstrained).detach()
         self.dtype, self.device = self.start.dtype, self.start.device
 
-    def values(self, row: Tensor) -> tuple[Any, Tensor]:
-        """What the user's functions see of one row [d], and the log Jacobian of getting there, float64."""
-        free = self.space.views(row)
+    def values(self, free: dict[str, Tensor]) -> tuple[Any, Tensor]:
+        """What the user's functions see of one row's unconstrained tensors, and the log Jacobian, float64."""
         values = {name: self.transforms[name](value) for name, value in free.items()}
-        log_jacobian = torch.zeros((), dtype=torch.float64, device=row.device)
+        log_jacobian = torch.zeros((), dtype=torch.float64, device=self.device)
         for name, transform in self.transforms.items():
             if transform is not identity_transform:
                 log_jacobian = log_jacobian + transform.log_abs_det_jacobian(free[name], values[name]).double().sum()

@@ -17,18 +17,8 @@ from torch.utils._pytree import tree_map
 from ggmc.coordinates import Constraints, Parameters
 from ggmc.data import as_data
 from ggmc.errors import BadInput
-from ggmc.target import (
-    OnCoordinates,
-    can_be_vectorised,
-    check_gradients,
-    check_scalar,
-    check_start,
-    no_validation,
-    over_chains,
-    probes,
-    row_by_row_if_singular,
-    with_gradient,
-)
+from ggmc.over_chains import OverChains, can_be_vectorised, no_validation, row_by_row_if_singular
+from ggmc.target import OnCoordinates, check_gradients, check_scalar, check_start, probes
 
 CHUNK_MEMORY = 64 * 2**20  # bytes on a CPU, where larger chunks are slower; on a GPU, a quarter of what is free
 CHUNKS_TO_STOP_AT = 20  # a sum that may stop early is looked at this often, or more
@@ -45,6 +35,9 @@ class DataDensity(OnCoordinates):
     `bound`, if given, is an upper bound of every term (0 for discrete outcomes): the exact potentials at the ends of
     trajectories then stop adding up as soon as all chains' rejection is certain. No decision changes by it, to the last
     bit; the energy error reported is then a lower bound, and log α an upper one.
+
+    `vectorise` runs all chains at once by `torch.func.vmap` (where that is possible; else, with a notice, one after
+    another); False runs them one after another, None whichever is quicker here, measured.
 
     Example:
         >>> import torch, ggmc
@@ -71,6 +64,7 @@ class DataDensity(OnCoordinates):
         constraints: Constraints = None,
         jitter: float = 1.0,
         bound: float | None = None,
+        vectorise: bool | None = True,
     ):
         super().__init__(start, constraints, jitter)
         self.log_prior, self.log_likelihood = log_prior, log_likelihood
@@ -84,10 +78,14 @@ class DataDensity(OnCoordinates):
             self.not_exact = self.data.not_exact or self._unsteady_terms(few)
             self._example_bytes = self._bytes_per_example(few)
         row, weights = self.coordinates.start, torch.ones(min(4, self.num_data), device=self.device)
-        vectorised = can_be_vectorised("log_likelihood", self._batch_of_row, (row, few, weights), (0, 0, 0))
-        self._prior = over_chains(self._prior_of_row, (0,), vectorised)
-        self._chunk = over_chains(self._chunk_of_row, (0, None), vectorised)
-        self._batch = over_chains(self._batch_of_row, (0, 0, 0), vectorised)
+        if vectorise is not False and not can_be_vectorised(
+            "log_likelihood", self._batch_of_row, self.space, row, (few, weights), (0, 0)
+        ):
+            vectorise = False
+        self._prior = OverChains(self._prior_of_row, self.space, (), vectorise)
+        self._chunk = OverChains(self._chunk_of_row, self.space, (None,), vectorise)
+        self._part = OverChains(lambda free, chunk: self._chunk_of_row(free, chunk)[0], self.space, (None,), vectorise)
+        self._batch = OverChains(self._batch_of_row, self.space, (0, 0), vectorise)
 
     def potential(self, position: Tensor) -> Tensor:
         return self.potential_below(position, None)
@@ -103,9 +101,9 @@ class DataDensity(OnCoordinates):
 
     def potential_and_gradient(self, position: Tensor) -> tuple[Tensor, Tensor]:
         def streamed(rows: Tensor) -> tuple[Tensor, Tensor]:
-            potential, gradient = with_gradient(self._prior, rows)
+            potential, gradient = self._prior.with_gradient(rows)
             for chunk, _ in self._chunks(len(rows)):
-                parts, slopes = with_gradient(lambda r, c: self._chunk(r, c)[:, 0], rows, chunk)
+                parts, slopes = self._part.with_gradient(rows, chunk)
                 potential, gradient = potential + parts, gradient + slopes
             return potential, gradient
 
@@ -116,9 +114,7 @@ class DataDensity(OnCoordinates):
     def batch_potential_and_gradient(self, position: Tensor, batch: Any, weights: Tensor) -> tuple[Tensor, Tensor]:
         """−log prior − Σ weight · log likelihood over each chain's own batch, [chains, size, ...], and its gradient."""
         with no_validation():
-            potential, gradient = row_by_row_if_singular(
-                lambda *rows: with_gradient(self._batch, *rows), position, batch, weights
-            )
+            potential, gradient = row_by_row_if_singular(self._batch.with_gradient, position, batch, weights)
             return potential, gradient
 
     def batch_hessian_products(self, position: Tensor, batch: Any, weights: Tensor, directions: Tensor) -> Tensor:
@@ -138,22 +134,22 @@ class DataDensity(OnCoordinates):
     def __repr__(self) -> str:
         return f"{super().__repr__()[:-1]}; {self.num_data} examples)"
 
-    # For one row
+    # For one row, given as its unconstrained tensors by name
 
-    def _prior_of_row(self, row: Tensor) -> Tensor:
-        values, log_jacobian = self.coordinates.values(row)
+    def _prior_of_row(self, free: dict[str, Tensor]) -> Tensor:
+        values, log_jacobian = self.coordinates.values(free)
         return -(self.log_prior(values).double() + log_jacobian)
 
-    def _terms_of_row(self, row: Tensor, batch: Any) -> Tensor:
-        return self.log_likelihood(self.coordinates.values(row)[0], batch)
+    def _terms_of_row(self, free: dict[str, Tensor], batch: Any) -> Tensor:
+        return self.log_likelihood(self.coordinates.values(free)[0], batch)
 
-    def _chunk_of_row(self, row: Tensor, chunk: Any) -> Tensor:
+    def _chunk_of_row(self, free: dict[str, Tensor], chunk: Any) -> Tensor:
         """A chunk's part of U, and its largest term."""
-        terms = self._terms_of_row(row, chunk).double()
+        terms = self._terms_of_row(free, chunk).double()
         return torch.stack([-terms.sum(), terms.detach().max()])
 
-    def _batch_of_row(self, row: Tensor, batch: Any, weights: Tensor) -> Tensor:
-        return self._prior_of_row(row) - (weights * self._terms_of_row(row, batch)).sum()
+    def _batch_of_row(self, free: dict[str, Tensor], batch: Any, weights: Tensor) -> Tensor:
+        return self._prior_of_row(free) - (weights * self._terms_of_row(free, batch)).sum()
 
     # For all rows, over all data
 
@@ -193,7 +189,7 @@ class DataDensity(OnCoordinates):
 
     def _check(self, few: Any) -> None:
         check_scalar("log_prior", self.log_prior, self.coordinates)
-        terms, number = self._terms_of_row(self.coordinates.start, few), min(4, self.num_data)
+        terms, number = self._terms_of_row(self.space.views(self.coordinates.start), few), min(4, self.num_data)
         if not isinstance(terms, Tensor):
             raise BadInput(f"log_likelihood must return a torch tensor, got {type(terms).__name__}")
         if terms.shape != (number,):
@@ -207,22 +203,22 @@ class DataDensity(OnCoordinates):
             self.coordinates,
         )
         ones = torch.ones(number, device=self.device)
-        check_start("log_prior + log_likelihood", lambda row: self._batch_of_row(row, few, ones), self.coordinates)
+        check_start("log_prior + log_likelihood", lambda free: self._batch_of_row(free, few, ones), self.coordinates)
 
     def _unsteady_terms(self, few: Any) -> str | None:
         """Why U is not a function of the parameters alone, if it is not."""
         for row in probes(self.coordinates):
-            reason = self._unsteady_terms_at(row, few)
+            reason = self._unsteady_terms_at(self.space.views(row), few)
             if reason is not None:
                 return reason
         return None
 
-    def _unsteady_terms_at(self, row: Tensor, few: Any) -> str | None:
+    def _unsteady_terms_at(self, free: dict[str, Tensor], few: Any) -> str | None:
         with torch.no_grad():
-            terms = self._terms_of_row(row, few)
+            terms = self._terms_of_row(free, few)
             if not terms.isfinite().all():
                 return None
-            if any(not torch.equal(terms, self._terms_of_row(row, few)) for _ in range(3)):
+            if any(not torch.equal(terms, self._terms_of_row(free, few)) for _ in range(3)):
                 return (
                     "log_likelihood gives another value each time it is asked (dropout in training mode, random "
                     "draws?), so U is not a function of the parameters. Use module.eval(), or adjust=False"
@@ -230,7 +226,7 @@ class DataDensity(OnCoordinates):
             if self.num_data < 4:
                 return None
             halves = [tree_map(lambda leaf, p=part: leaf[p], few) for part in (slice(0, 2), slice(2, 4))]
-            apart = torch.cat([self._terms_of_row(row, half) for half in halves])
+            apart = torch.cat([self._terms_of_row(free, half) for half in halves])
         tolerance = torch.finfo(terms.dtype).eps ** 0.5
         if not torch.allclose(terms, apart, rtol=tolerance, atol=tolerance):
             return (
@@ -253,7 +249,7 @@ class DataDensity(OnCoordinates):
             kept = 0
             row = self.coordinates.start.clone().requires_grad_()
             with saved_tensors_hooks(weigh, lambda tensor: tensor):
-                self._terms_of_row(row, tree_map(lambda leaf: leaf[:number], few))
+                self._terms_of_row(self.space.views(row), tree_map(lambda leaf: leaf[:number], few))
             return kept
 
         # The difference leaves out what is kept once for all, such as the parameters themselves.

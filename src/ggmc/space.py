@@ -40,7 +40,11 @@ class Space:
     def views(self, flat: Tensor) -> dict[str, Tensor]:
         """[..., d] as {name: [..., *shape]}: views, so writing to one writes to the other."""
         leading = flat.shape[:-1]
-        return {name: flat[..., self.columns[name]].view(leading + shape) for name, shape in self.shapes.items()}
+        # One split, whose gradient is one concatenation: slices would each have a gradient as long as the row.
+        parts = flat.split([shape.numel() for shape in self.shapes.values()], dim=-1)
+        return {
+            name: part.view(leading + shape) for (name, shape), part in zip(self.shapes.items(), parts, strict=True)
+        }
 
     def flatten(self, tensors: Mapping[str, Tensor]) -> Tensor:
         """{name: [..., *shape]} as a new [..., d]."""

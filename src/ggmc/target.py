@@ -6,22 +6,16 @@ is float64, whatever the precision in which the user's functions themselves add 
 
 from __future__ import annotations
 
-import logging
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from typing import Any, Protocol
 
 import torch
 from torch import Tensor
-from torch.distributions import Distribution
-from torch.linalg import LinAlgError  # pyright: ignore[reportAttributeAccessIssue]
-from torch.utils._pytree import tree_map
 
 from ggmc.coordinates import Constraints, Coordinates, Parameters
 from ggmc.errors import BadInput, require_not_negative
+from ggmc.over_chains import OverChains, can_be_vectorised, no_validation, row_by_row_if_singular
 from ggmc.space import Space
-
-log = logging.getLogger("ggmc")
 
 
 class Target(Protocol):
@@ -127,13 +121,13 @@ class Density(OnCoordinates):
             check_gradients("log_prob", log_prob, self.coordinates)
             check_start("log_prob", self._potential_of_row, self.coordinates)
             for row in probes(self.coordinates):
-                if not torch.equal(*(self._potential_of_row(row).nan_to_num() for _ in range(2))):
+                if not torch.equal(*(self._potential_of_row(self.space.views(row)).nan_to_num() for _ in range(2))):
                     raise BadInput(
                         "log_prob gave two values at the same point: it must be deterministic (no dropout, no random "
                         "draws)"
                     )
-        vectorised = can_be_vectorised("log_prob", self._potential_of_row, (self.coordinates.start,), (0,))
-        self._rows = over_chains(self._potential_of_row, (0,), vectorised)
+        vectorised = can_be_vectorised("log_prob", self._potential_of_row, self.space, self.coordinates.start, (), ())
+        self._rows = OverChains(self._potential_of_row, self.space, (), vectorised)
 
     def potential(self, position: Tensor) -> Tensor:
         with torch.no_grad(), no_validation():
@@ -141,84 +135,12 @@ class Density(OnCoordinates):
 
     def potential_and_gradient(self, position: Tensor) -> tuple[Tensor, Tensor]:
         with no_validation():
-            potential, gradient = row_by_row_if_singular(lambda rows: with_gradient(self._rows, rows), position)
+            potential, gradient = row_by_row_if_singular(self._rows.with_gradient, position)
             return potential, gradient
 
-    def _potential_of_row(self, row: Tensor) -> Tensor:
-        values, log_jacobian = self.coordinates.values(row)
+    def _potential_of_row(self, free: dict[str, Tensor]) -> Tensor:
+        values, log_jacobian = self.coordinates.values(free)
         return -(self.log_prob(values).double() + log_jacobian)
-
-
-# The user's function of one row, for all rows
-
-
-def can_be_vectorised(
-    what: str, function: Callable[..., Tensor], example: tuple[Any, ...], chained: tuple[int | None, ...]
-) -> bool:
-    """Whether vmap can run a function of one chain for several; where it cannot, a notice says why.
-
-    `example` has arguments for one chain; `chained` says which of them get a leading dimension of chains (0, or None).
-    """
-
-    def two_of(tree: Any, chained: int | None) -> Any:
-        return tree if chained is None else tree_map(lambda x: torch.stack([x, x]), tree)
-
-    try:
-        with torch.no_grad(), no_validation():
-            torch.func.vmap(function, in_dims=chained)(*map(two_of, example, chained))
-        return True
-    except Exception as error:  # whatever vmap cannot do, a loop can
-        log.warning("%s cannot be vectorised, so chains run one after another: %s", what, str(error).split("\n")[0])
-        return False
-
-
-def over_chains(
-    function: Callable[..., Tensor], chained: tuple[int | None, ...], vectorised: bool
-) -> Callable[..., Tensor]:
-    """A function of one chain, for all chains: at once by vmap, or one after another."""
-    if vectorised:
-        return torch.func.vmap(function, in_dims=chained)
-
-    def one_of(tree: Any, chained: int | None, chain: int) -> Any:
-        return tree if chained is None else tree_map(lambda x: x[chain], tree)
-
-    def one_by_one(*arguments: Any) -> Tensor:
-        chains = range(len(arguments[0]))
-        return torch.stack([function(*(one_of(*x, i) for x in zip(arguments, chained, strict=True))) for i in chains])
-
-    return one_by_one
-
-
-def with_gradient(rows: Callable[..., Tensor], position: Tensor, *rest: Any) -> tuple[Tensor, Tensor]:
-    """A function of rows, and its gradient in each row."""
-    position = position.detach().requires_grad_()
-    with torch.enable_grad():
-        value = rows(position, *rest)
-        if not value.requires_grad:  # a flat prior
-            return value, torch.zeros_like(position)
-        (gradient,) = torch.autograd.grad(value.sum(), position)
-    return value.detach(), gradient
-
-
-def row_by_row_if_singular(
-    function: Callable[..., tuple[Tensor, ...]], position: Tensor, *rest: Any
-) -> tuple[Tensor, ...]:
-    """A function of rows, +∞ with no gradient in those rows where its linear algebra fails.
-
-    `rest` are further arguments with one row for each chain, or None.
-    """
-    try:
-        return function(position, *rest)
-    except LinAlgError:
-        if len(position) > 1:  # one chain's singular matrix must not stop the others
-            each: list[tuple[Tensor, ...]] = []
-            for i in range(len(position)):
-                own = tree_map(lambda x, i=i: x[i : i + 1] if isinstance(x, Tensor) else x, (position, *rest))
-                each.append(row_by_row_if_singular(function, *own))
-            return tuple(map(torch.cat, zip(*each, strict=False)))
-        # The density is zero where its own linear algebra does not exist.
-        nowhere = torch.full((1,), torch.inf, dtype=torch.float64, device=position.device)
-        return nowhere, torch.full_like(position, torch.nan)
 
 
 # What would go wrong later is refused now
@@ -232,7 +154,7 @@ def probes(coordinates: Coordinates) -> list[Tensor]:
 
 def check_scalar(what: str, function: Callable[[Any], Any], coordinates: Coordinates) -> None:
     """Refuse a log density that does not return a scalar."""
-    result = function(coordinates.values(coordinates.start)[0])
+    result = function(coordinates.values(coordinates.space.views(coordinates.start))[0])
     if not isinstance(result, Tensor):
         raise BadInput(f"{what} must return a scalar torch tensor, got {type(result).__name__}")
     if result.shape != ():
@@ -261,24 +183,13 @@ def check_gradients(what: str, function: Callable[[Any], Tensor], coordinates: C
             raise BadInput(f"{what} does not depend on {name}, so its density cannot be normalised: remove it")
 
 
-def check_start(what: str, potential_of_row: Callable[[Tensor], Tensor], coordinates: Coordinates) -> None:
+def check_start(what: str, potential_of_row: Callable[[dict[str, Tensor]], Tensor], coordinates: Coordinates) -> None:
     """Refuse a start where the potential or its gradient is not finite."""
     row = coordinates.start.clone().requires_grad_()
-    potential = potential_of_row(row)
+    potential = potential_of_row(coordinates.space.views(row))
     if not potential.isfinite():
         raise BadInput(f"{what} is {-potential.item()} at the start: give a start inside the support")
     (gradient,) = torch.autograd.grad(potential, row)
     if not gradient.isfinite().all():
         where = coordinates.space.locate(int((~gradient.isfinite()).nonzero()[0]))
         raise BadInput(f"the gradient of {what} is not finite in {where} at the start: move the start")
-
-
-@contextmanager
-def no_validation() -> Iterator[None]:
-    """Let torch.distributions answer NaN or −∞ outside its support: that is a rejection, not an error."""
-    before = Distribution._validate_args  # pyright: ignore[reportPrivateUsage]
-    Distribution.set_default_validate_args(False)
-    try:
-        yield
-    finally:
-        Distribution.set_default_validate_args(before)
