@@ -80,7 +80,7 @@ def test_a_sum_stops_only_by_more_than_rounding() -> None:
         looked += 1
         return chunk(*args)
 
-    target._chunk = counting
+    target._chunk = counting  # pyright: ignore[reportAttributeAccessIssue]
     position = torch.ones(1, 1, dtype=F64)
     target.potential_below(position, torch.tensor([1001.0 - 1e-10], dtype=F64))
     assert looked == 20

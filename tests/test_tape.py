@@ -45,6 +45,12 @@ def test_every_way_out_and_every_way_back_meets_every_batch_once(sweeps: int) ->
         assert torch.equal(part.sort(0).values, torch.arange(4)[:, None].expand(4, 50))
 
 
+@pytest.mark.parametrize("sweeps", [2, 3])
+def test_all_sweeps_of_a_trajectory_go_in_the_same_order(sweeps: int) -> None:
+    first, *others = draw("palindrome", 8 * sweeps).split(8)
+    assert all(torch.equal(first, other) for other in others)
+
+
 def test_epochs_meet_every_batch_once() -> None:
     for part in draw("epoch", 12).split(4):
         assert torch.equal(part.sort(0).values, torch.arange(4)[:, None].expand(4, 50))

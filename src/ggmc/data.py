@@ -87,6 +87,8 @@ Data = InMemory | OnDemand
 
 def as_data(data: Any, device: torch.device) -> Data:
     """Tensors in a tuple, list or dict, a map-style Dataset, or a DataLoader over one, whose sampler plays no part."""
+    if isinstance(data, InMemory | OnDemand):
+        return data
     collate = default_collate
     if isinstance(data, DataLoader):
         data, collate = data.dataset, data.collate_fn

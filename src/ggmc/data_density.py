@@ -14,14 +14,16 @@ from torch import Tensor
 from torch.autograd.graph import saved_tensors_hooks
 from torch.utils._pytree import tree_map
 
+from ggmc import progress
 from ggmc.coordinates import Constraints, Parameters
-from ggmc.data import as_data
+from ggmc.data import Data, as_data
 from ggmc.errors import BadInput
 from ggmc.over_chains import OverChains, can_be_vectorised, no_validation, row_by_row_if_singular
 from ggmc.target import OnCoordinates, check_gradients, check_scalar, check_start, probes
 
 CHUNK_MEMORY = 64 * 2**20  # bytes on a CPU, where larger chunks are slower; on a GPU, a quarter of what is free
-CHUNKS_TO_STOP_AT = 20  # a sum that may stop early is looked at this often, or more
+CHUNKS_TO_STOP_AT = 20  # a sum that may stop early is looked at about this often ...
+LEAST_CHUNK = 100  # ... where chunks do not become so small that the looking costs more than it saves
 
 
 class DataDensity(OnCoordinates):
@@ -86,6 +88,7 @@ class DataDensity(OnCoordinates):
         self._chunk = OverChains(self._chunk_of_row, self.space, (None,), vectorise)
         self._part = OverChains(lambda free, chunk: self._chunk_of_row(free, chunk)[0], self.space, (None,), vectorise)
         self._batch = OverChains(self._batch_of_row, self.space, (0, 0), vectorise)
+        self._terms = OverChains(self._terms_of_row, self.space, (None,), vectorise)
 
     def potential(self, position: Tensor) -> Tensor:
         return self.potential_below(position, None)
@@ -127,12 +130,27 @@ class DataDensity(OnCoordinates):
             (products,) = torch.autograd.grad(along, position, materialize_grads=True)
         return products
 
+    def log_likelihoods(self, position: Tensor, data: Any = None) -> Tensor:
+        """The log likelihood of each example in each row, [rows, examples] float64; of other data, if given."""
+        return self._streamed_terms(self._terms, position, self.data if data is None else as_data(data, self.device))
+
     def rows_at_once(self, examples: int) -> int:
         """How many rows, each with a batch of so many examples, fit in a chunk's memory."""
         return max(1, int(self._chunk_memory() / (self._example_bytes * examples)))
 
     def __repr__(self) -> str:
         return f"{super().__repr__()[:-1]}; {self.num_data} examples)"
+
+    def _streamed_terms(self, terms: OverChains, position: Tensor, data: Data) -> Tensor:
+        size = min(len(data), self.rows_at_once(1))
+        group = self.rows_at_once(size)
+        found = torch.empty(len(position), len(data), dtype=torch.float64, device=self.device)
+        with torch.no_grad(), no_validation(), progress.bar(range(0, len(data), size), desc="likelihoods") as begins:
+            for begin in begins:
+                chunk = data.slice(begin, begin + size)
+                for row in range(0, len(position), group):
+                    found[row : row + group, begin : begin + size] = terms(position[row : row + group], chunk)
+        return found
 
     # For one row, given as its unconstrained tensors by name
 
@@ -153,11 +171,11 @@ class DataDensity(OnCoordinates):
 
     # For all rows, over all data
 
-    def _chunks(self, chains: int) -> Iterator[tuple[Any, int]]:
+    def _chunks(self, chains: int, may_stop: bool = False) -> Iterator[tuple[Any, int]]:
         """The data in consecutive chunks, each with the number of examples that come after it."""
         size = self.rows_at_once(chains)
-        if self.bound is not None:
-            size = min(size, -(-self.num_data // CHUNKS_TO_STOP_AT))
+        if may_stop:
+            size = min(size, max(LEAST_CHUNK, -(-self.num_data // CHUNKS_TO_STOP_AT)))
         for begin in range(0, self.num_data, size):
             yield self.data.slice(begin, begin + size), max(0, self.num_data - begin - size)
 
@@ -166,7 +184,7 @@ class DataDensity(OnCoordinates):
 
     def _stream(self, position: Tensor, limit: Tensor | None) -> Tensor:
         potential = self._prior(position)
-        for chunk, remaining in self._chunks(len(position)):
+        for chunk, remaining in self._chunks(len(position), may_stop=self.bound is not None):
             part, largest = self._chunk(position, chunk).unbind(1)
             potential = potential + part
             if self.bound is None:

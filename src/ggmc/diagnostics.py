@@ -11,6 +11,7 @@ from torch import Tensor
 
 from ggmc.mass import Mass
 from ggmc.scheme import State
+from ggmc.space import Space
 from ggmc.trace import Trace
 
 LOOKED_AT = 300  # scalars for R̂ and effective draws, which take milliseconds each; of more, evenly spread ones
@@ -19,6 +20,12 @@ LOOKED_AT = 300  # scalars for R̂ and effective draws, which take milliseconds 
 def kinetic_temperature(state: State, mass: Mass) -> Tensor:
     """mᵀM⁻¹m / d of each chain: T on average in equilibrium."""
     return (state.momentum * mass.velocity(state.momentum)).sum(-1) / state.position.shape[-1]
+
+
+def kinetic_temperatures(state: State, mass: Mass, space: Space) -> Tensor:
+    """The same for each named tensor: [chains, tensors]."""
+    parts = space.views(state.momentum * mass.velocity(state.momentum))
+    return torch.stack([part.reshape(len(part), -1).mean(1) for part in parts.values()], 1)
 
 
 def configurational_temperature(position: Tensor, gradient: Tensor | None) -> Tensor:
@@ -157,12 +164,20 @@ def _mixing(trace: Trace) -> list[str]:
 def _scalars(trace: Trace) -> tuple[list[str], list[np.ndarray]]:
     names: list[str] = []
     columns: list[np.ndarray] = []
+    if hasattr(trace.target, "watched"):  # of a network, predictions: weights may be permuted and yet mean the same
+        rows = trace.rows()
+        seen = trace.target.watched(rows.flatten(0, 1)).unflatten(0, rows.shape[:2]).cpu().numpy()
+        return _thinned([f"prediction {i}" for i in range(seen.shape[-1])], list(np.moveaxis(seen, -1, 0)))
     for name, array in trace.draws.items():
         for index in np.ndindex(array.shape[2:]):
             names.append(f"{name}[{', '.join(map(str, index))}]" if index else name)
-            columns.append(_at_least_two(array[(slice(None), slice(None), *index)]))
+            columns.append(array[(slice(None), slice(None), *index)])
+    return _thinned(names, columns)
+
+
+def _thinned(names: list[str], columns: list[np.ndarray]) -> tuple[list[str], list[np.ndarray]]:
     stride = math.ceil(len(names) / LOOKED_AT)
-    return names[::stride], columns[::stride]
+    return names[::stride], [_at_least_two(column) for column in columns[::stride]]
 
 
 def _at_least_two(column: np.ndarray) -> np.ndarray:

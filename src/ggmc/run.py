@@ -17,9 +17,11 @@ from ggmc.errors import BadInput, require_count
 from ggmc.kernels import GGMC, Kernel
 from ggmc.kernels.ggmc import Step, fixed_mass, start_state
 from ggmc.kernels.guards import refuse_if_not_exact
+from ggmc.mass import Mass
 from ggmc.metropolis import Info
 from ggmc.progress import wanted as bars_wanted
 from ggmc.scheme import Dynamics, State
+from ggmc.space import Space
 from ggmc.target import Target
 from ggmc.trace import Block, Trace
 from ggmc.warmup import Warmup
@@ -42,6 +44,10 @@ def sample(
     seed: int = 0,
     progress: bool = True,
     target_accept: float | None = None,
+    *,
+    start: Tensor | None = None,
+    anneal: float | None = None,
+    watch: Callable[[Moment], None] | None = None,
 ) -> Trace:
     """Draw from the target: `chains` chains, vectorised, each with `warmup` trajectories thrown away and `draws` kept.
 
@@ -51,6 +57,11 @@ def sample(
     exception from the target carries it as its `trace` attribute. A chain that early warm-up finds trapped far above
     the others goes on from the best of them, and the log says so. Findings that should worry you are logged and kept
     in `trace.warnings`.
+
+    `start` gives the chains' first positions, unconstrained, [chains, d] (`trace.rows()[:, -1]` goes on from another
+    run). `anneal` is a temperature for the beginning of warm-up, from where it goes to the kernel's own, which it
+    reaches half-way: hot starts leave shallow modes. `watch` is called with a `Moment` after every trajectory, as
+    `ggmc.tensorboard.Logger` is.
 
     Example:
         >>> import torch, ggmc
@@ -71,7 +82,7 @@ def sample(
     kernel = DEFAULT if kernel is None else kernel
     begun = time.perf_counter()
     with bars_wanted(progress):
-        run = Chains(target, kernel, chains, warmup, seed, target_accept)
+        run = Chains(target, kernel, chains, warmup, seed, target_accept, start, anneal)
 
     def trace_of(blocks: list[Block]) -> Trace:
         attributes = {
@@ -81,12 +92,12 @@ def sample(
             "tuning_steps": warmup,
             "dtype": str(target.dtype).removeprefix("torch."),
         } | run.warmup.notes
-        return Trace.of(blocks, run.kernel, attributes)
+        return Trace.of(blocks, run.kernel, attributes, target)
 
     blocks: list[Block] = []
     with bars_wanted(False), _Progress(run, draws, progress) as bar:
         try:
-            for block in run.blocks(draws, bar.update):
+            for block in run.blocks(draws, bar.update if watch is None else _both(bar.update, watch, run)):
                 blocks.append(block)
         except KeyboardInterrupt:
             if not blocks:
@@ -114,14 +125,22 @@ class Chains:
     """
 
     def __init__(
-        self, target: Target, kernel: Kernel, chains: int, warmup: int, seed: int, target_accept: float | None = None
+        self,
+        target: Target,
+        kernel: Kernel,
+        chains: int,
+        warmup: int,
+        seed: int,
+        target_accept: float | None = None,
+        start: Tensor | None = None,
+        anneal: float | None = None,
     ):
         self.target = target
-        self.warmup = Warmup(kernel, target, warmup, target_accept)
+        self.warmup = Warmup(kernel, target, warmup, target_accept, anneal)
         self.generator = torch.Generator(target.device).manual_seed(seed)
         self.drawn = 0
         at_rest = Dynamics(0.0, 0.0, self.warmup.settings.temperature, self.warmup.mass)
-        starts = self.warmup.starts(chains, self.generator)
+        starts = self.warmup.starts(chains, self.generator) if start is None else _given(start, chains)
         self.state = start_state(target, self.warmup.field, starts, at_rest, self.generator)
         self._freeze_when_warm()
 
@@ -157,6 +176,14 @@ class Chains:
             raise
         if kept:
             yield self._block(kept)
+
+    def moment(self, info: Info) -> Moment:
+        """How things stand."""
+        warming = self._step is None
+        step_size = self.warmup.current_step_size if warming else self._step_size_used()
+        mass = self.warmup.mass if warming else self._mass
+        iteration = self.warmup.iteration + self.drawn
+        return Moment(iteration, warming, info, self.state, step_size, mass, self.target.space)
 
     def state_dict(self) -> dict[str, Any]:
         """A snapshot of everything needed to go on, as plain tensors and numbers."""
@@ -215,8 +242,11 @@ class Chains:
             "n_steps": torch.full_like(info.accepted, info.steps, dtype=torch.int64),
             "step_size": torch.full_like(info.log_accept, self._step_size_used()),
             "kinetic_temperature": diagnostics.kinetic_temperature(state, self._mass),
+            "kinetic_temperatures": diagnostics.kinetic_temperatures(state, self._mass, self.target.space),
             "configurational_temperature": diagnostics.configurational_temperature(state.position, known_gradient),
         }
+        if len(self.target.space.shapes) == 1:  # one tensor is all there is
+            del stats["kinetic_temperatures"]
         if info.noise_error is not None:
             stats["noise_error"] = info.noise_error
         return _Draw(state.position, stats)
@@ -230,6 +260,33 @@ class Chains:
         draws = {name: value.detach().cpu().numpy() for name, value in self.target.constrain(positions).items()}
         stats = {name: torch.stack([draw.stats[name] for draw in kept], 1).cpu().numpy() for name in kept[0].stats}
         return Block(draws, stats)
+
+
+class Moment(NamedTuple):
+    """Where a run stands after a trajectory, for those who watch it."""
+
+    iteration: int  # trajectories so far, warm-up included
+    warming: bool
+    info: Info
+    state: State
+    step_size: float
+    mass: Mass
+    space: Space
+
+
+def _both(shown: Callable[[Info], None], watch: Callable[[Moment], None], run: Chains) -> Callable[[Info], None]:
+    def call(info: Info) -> None:
+        shown(info)
+        watch(run.moment(info))
+
+    return call
+
+
+def _given(start: Any, chains: int) -> Tensor:
+    if not isinstance(start, Tensor) or start.dim() != 2 or len(start) != chains:
+        shape = list(start.shape) if isinstance(start, Tensor) else type(start).__name__
+        raise BadInput(f"start must be a tensor [chains, d] with {chains} rows, one for each chain, got {shape}")
+    return start.detach().clone()
 
 
 class _Draw(NamedTuple):

@@ -8,7 +8,9 @@ law of the tape is the same read backwards; equal laws of its entries one by one
 - `epoch`: whole passes over the batches, each in a fresh random order. Where a trajectory is not a whole number of
   passes, the place where passes begin is random too: cut off at the end only, it would not read the same backwards.
 - `palindrome`: out through the batches in a random order and back through them in the reverse order, so that the noise
-  of the way out cancels on the way back. Every tape, whatever its length, reads the same backwards.
+  of the way out cancels on the way back. Every tape, whatever its length, reads the same backwards. All sweeps of one
+  trajectory go in the same order: repeating one symplectic map keeps the energy error bounded, as in HMC, where sweeps
+  in fresh orders would add up their errors.
 
 Example:
     >>> import torch
@@ -86,14 +88,15 @@ class Epoch:
 
 
 class Palindrome:
-    """Out in a random order and back in the reverse one."""
+    """Out in a random order and back in the reverse one, again and again."""
 
     name, reversible = "palindrome", True
 
     def draw(self, entries: int, batches: int, chains: int, generator: torch.Generator) -> Tensor:
         half = math.ceil(entries / 2)
-        out = _shuffles(math.ceil(half / (2 * batches)), batches, chains, generator)
-        there = torch.cat([out, out.flip(1)], 1).flatten(0, 1)[:half]
+        out = _shuffles(1, batches, chains, generator)[0]
+        sweep = torch.cat([out, out.flip(0)])
+        there = sweep.repeat(math.ceil(half / len(sweep)), 1)[:half]
         return torch.cat([there, there.flip(0)[entries % 2 :]])
 
     def sweep(self, batches: int) -> int:

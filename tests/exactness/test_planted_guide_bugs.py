@@ -174,7 +174,7 @@ def test_a_potential_that_leaves_out_the_last_chunk(monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr(data_density.DataDensity, "rows_at_once", lambda self, examples: 5)
     assert not caught(kernel())
     chunks = data_density.DataDensity._chunks
-    monkeypatch.setattr(data_density.DataDensity, "_chunks", lambda self, chains: list(chunks(self, chains))[:-1])
+    monkeypatch.setattr(data_density.DataDensity, "_chunks", lambda self, *a, **k: list(chunks(self, *a, **k))[:-1])
     assert caught(kernel())
 
 

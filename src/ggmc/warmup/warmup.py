@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 from ggmc import lengths, metropolis
-from ggmc.errors import BadInput
+from ggmc.errors import BadInput, require_positive
 from ggmc.guides import Field
 from ggmc.kernels import GGMC, Kernel
 from ggmc.kernels.ggmc import fixed_mass
@@ -28,22 +28,33 @@ from ggmc.target import Target
 from ggmc.warmup import batch_size
 from ggmc.warmup.length import LONGEST, Paths, steps_around
 from ggmc.warmup.lost import bring_back_lost_chains, left_behind_by
-from ggmc.warmup.mass import Moments, per_tensor, suitable_kind
+from ggmc.warmup.mass import LARGEST_LEARNT, Moments, per_tensor, suitable_kind
 from ggmc.warmup.step_size import DualAveraging, acceptance
 from ggmc.warmup.windows import windows
 
 FIRST_REACH = 10  # steps of the first paths, before any have been seen ...
-FIRST_SWEEPS = 2  # ... or sweeps, where trajectories are whole numbers of those
+FIRST_SWEEPS = 5  # ... or sweeps, where trajectories are whole numbers of those
 
 
 class Warmup:
     """Tunes what a kernel leaves open, one trajectory at a time."""
 
-    def __init__(self, kernel: Kernel, target: Target, iterations: int, wanted_acceptance: float | None = None):
+    def __init__(
+        self,
+        kernel: Kernel,
+        target: Target,
+        iterations: int,
+        wanted_acceptance: float | None = None,
+        anneal: float | None = None,
+    ):
         self.kernel: Any = kernel
         self.target = target
         self.iterations = iterations
         self.iteration = 0
+        if anneal is not None:
+            require_positive("anneal", anneal)
+            require_positive("temperature", self.kernel.temperature)
+        self.anneal = anneal
         self.tuning = self.kernel.step_size is None
         self.settings: Any = self.kernel.as_ggmc() if hasattr(kernel, "as_ggmc") else self.kernel
         if self.tuning:
@@ -54,8 +65,8 @@ class Warmup:
         self.wanted = wanted_acceptance or self._usual_acceptance()
         self.ends = windows(iterations)
         self.mass: Mass = fixed_mass(self.settings.mass, target)
-        if self.tuning and self.settings.mass is None:
-            self.mass = self.field.mass(self.settings.temperature) or self.mass
+        self.known_mass = self._known_mass() if self.tuning and self.settings.mass is None else None
+        self.mass = self.known_mass or self.mass
         # Trajectories are whole numbers of this many steps: single ones, or sweeps, whose noise cancels at their end.
         self.unit = self.field.sweep if self.field.whole_sweeps else 1
         self.time: float | None = None  # the trajectory's length in units of time, once known
@@ -67,6 +78,21 @@ class Warmup:
         self.notes: dict[str, str] = {}  # what was chosen, and why
         self._given_step = None if self.tuning else self.kernel.on(target, self.field)[1]
 
+    @property
+    def temperature(self) -> float:
+        """The kernel's own, or, in the first half of an annealed warm-up, one on the (geometric) way to it."""
+        own = self.settings.temperature
+        if self.anneal is None or 2 * self.iteration >= self.iterations:
+            return own
+        return self.anneal * (own / self.anneal) ** (2 * self.iteration / self.iterations)
+
+    @property
+    def current_step_size(self) -> float:
+        """The one now in use; NaN before the first trajectory of a warm-up that tunes it."""
+        if not self.tuning:
+            return self.kernel.step_size
+        return math.nan if self.dual is None else self.dual.exploring
+
     def starts(self, chains: int, generator: torch.Generator) -> Tensor:
         """Where the chains begin: where the guide says, else where the target does."""
         found = self.field.starts(chains, self.settings.temperature, generator)
@@ -75,8 +101,11 @@ class Warmup:
     def step(self, state: State, generator: torch.Generator) -> tuple[State, Info]:
         """One trajectory of every chain, and what is learnt from it."""
         if self._given_step is not None:
+            step = self._given_step
+            if self.temperature != self.settings.temperature:
+                step = replace(self.kernel, temperature=self.temperature).on(self.target, self.field)[1]
             self.iteration += 1
-            return self._given_step(state, generator)
+            return step(state, generator)
         if self.dual is None:
             self.dual = DualAveraging.around(self._first_step_size(state, generator), self.wanted)
             self._open_window(state)
@@ -98,7 +127,7 @@ class Warmup:
         """The user's kernel with everything it left open filled in."""
         if self.dual is None:
             return self.kernel
-        found = self._kernel(self.dual.settled)
+        found = self._kernel(self.dual.settled)  # warm-up is over, and with it any annealing
         open_settings: dict[str, Any] = {"step_size": found.step_size, "mass": found.mass, "guide": self.guide}
         if self.settings.steps is None:
             open_settings["steps"] = found.steps
@@ -147,6 +176,13 @@ class Warmup:
                     f"steps cannot be tuned for the word {word!r}, whose steps do not move: give steps"
                 ) from error
 
+    def _known_mass(self) -> Mass | None:
+        """The mass that the guide or the target knows to suit; else it is found from the chains."""
+        known = self.field.mass(self.settings.temperature)
+        if known is None and hasattr(self.target, "mass") and self.target.space.size > LARGEST_LEARNT:
+            known = self.target.mass()  # pyright: ignore[reportAttributeAccessIssue]
+        return known
+
     def _usual_acceptance(self) -> float:
         if self.field.whole_sweeps:
             return 0.65
@@ -168,15 +204,21 @@ class Warmup:
         elif steps is None:
             steps = steps_around((self.time or FIRST_REACH * step_size) / step_size)
         return replace(
-            self.settings, step_size=step_size, steps=steps, mass=self.mass, guide=self.guide, monitor_every=1
+            self.settings,
+            step_size=step_size,
+            steps=steps,
+            mass=self.mass,
+            guide=self.guide,
+            monitor_every=1,
+            temperature=self.temperature,
         )
 
     def _dynamics(self, step_size: float) -> Dynamics:
-        return Dynamics(step_size, self.settings.friction, self.settings.temperature, self.mass)
+        return Dynamics(step_size, self.settings.friction, self.temperature, self.mass)
 
     def _explore(self, state: State, step_size: float, generator: torch.Generator) -> tuple[State, Info]:
         """A trajectory of a random length from a fresh momentum, every unit of its path kept."""
-        dynamics, temperature = self._dynamics(step_size), self.settings.temperature
+        dynamics, temperature = self._dynamics(step_size), self.temperature
         word = Scheme(self.settings.scheme).repeated
         plan = word.plan(self.unit)
         chains = len(state.position)
@@ -220,6 +262,7 @@ class Warmup:
             guide=self.guide,
             fresh_momentum=True,
             monitor_every=1,
+            temperature=self.temperature,
         )
         for _ in range(60):
             step = replace(short, step_size=step_size).on(self.target, self.field, early_stop=False)[1]
@@ -235,7 +278,7 @@ class Warmup:
 
     def _open_window(self, state: State) -> None:
         kind: Any = self.settings.mass
-        if kind is None and self.field.mass(self.settings.temperature) is None:
+        if kind is None and self.known_mass is None:
             last = self.ends[-1] - (self.ends[-2] if len(self.ends) > 1 else 0)
             kind = suitable_kind(self.target.space.size, last * len(state.position))
         adapts = kind in ("diagonal", "dense") and self.iteration < self.ends[-1]

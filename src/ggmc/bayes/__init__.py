@@ -1,0 +1,1 @@
+"""Bayesian neural networks: priors, likelihoods, posteriors, predictions, nets."""

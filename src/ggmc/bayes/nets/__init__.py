@@ -1,0 +1,23 @@
+"""Networks fit for exact sampling: what they compute for an example depends on its own input and nothing else.
+
+BatchNorm in training mode ties each example to its batch mates, and random augmentation changes the data from one look
+to the next; under either, U is not a function of the parameters. Here are nets without them (`MLP`, `CNN`, `ResNet20`),
+a norm that treats every example by itself (`FilterResponseNorm`), a fixer for nets of your own (`replace_batchnorm`),
+and augmentation in an exact and a free form (`FrozenViews`, `FreeViews`).
+
+Example:
+    >>> import torch
+    >>> from ggmc.bayes import nets
+    >>> nets.ResNet20(classes=10)(torch.randn(2, 3, 32, 32)).shape
+    torch.Size([2, 10])
+"""
+
+from __future__ import annotations
+
+from ggmc.bayes.nets.augmentation import FreeViews, FrozenViews
+from ggmc.bayes.nets.cnn import CNN
+from ggmc.bayes.nets.frn import TLU, FilterResponseNorm, replace_batchnorm
+from ggmc.bayes.nets.mlp import MLP
+from ggmc.bayes.nets.resnet import ResNet20
+
+__all__ = ["CNN", "MLP", "TLU", "FilterResponseNorm", "FreeViews", "FrozenViews", "ResNet20", "replace_batchnorm"]

@@ -1,0 +1,49 @@
+"""How good a posterior's predictions are on data it has not seen."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from torch import Tensor
+
+from ggmc.bayes import metrics
+from ggmc.bayes.inputs import as_tensor
+from ggmc.bayes.likelihoods import Categorical, Given
+from ggmc.bayes.predict import predict
+
+if TYPE_CHECKING:
+    from ggmc.bayes.posterior import Posterior
+
+LEVEL = 0.9  # of the interval whose coverage is told
+
+
+def score(target: Posterior, rows: Tensor, x: Any, y: Any) -> dict[str, float]:
+    """The scores of the mixture over rows [draws, d], by name.
+
+    Example:
+        >>> import torch
+        >>> import ggmc
+        >>> from ggmc.bayes.scores import score
+        >>> x, y = torch.randn(50, 2), torch.randint(2, (50,))
+        >>> target = ggmc.Posterior(torch.nn.Linear(2, 2), "categorical", ggmc.priors.Gaussian(1.0), x, y)
+        >>> sorted(score(target, torch.zeros(3, 6), x, y))
+        ['accuracy', 'brier', 'ece', 'lppd', 'nll']
+    """
+    data = target.checked(x, y)
+    found = {"lppd": metrics.lppd(target.log_likelihoods(rows, data).cpu())}
+    if isinstance(target.likelihood, Given):
+        return found
+    outcomes = np.asarray(as_tensor(y))
+    prediction = predict(target, rows, x)
+    if prediction.probabilities is not None:
+        if not isinstance(target.likelihood, Categorical) and outcomes.ndim > 1:
+            return found
+        labels = outcomes.astype(np.int64)
+        for name in ("nll", "accuracy", "brier", "ece"):
+            found[name] = getattr(metrics, name)(prediction.probabilities, labels)
+        return found
+    outcomes = outcomes.reshape(prediction.mean.shape)
+    found["rmse"] = metrics.rmse(prediction.mean, outcomes)
+    found["coverage"] = metrics.coverage(*prediction.interval(LEVEL), outcomes)
+    return found

@@ -1,0 +1,61 @@
+"""HMC: Hamiltonian Monte Carlo in a training loop, the word `O(ABA)O` with a momentum drawn afresh for each trajectory.
+
+The step is that of `midpoint.py`, without friction. Targets exp(−(U(θ) + |m|²/2)/T), exactly, with gradients of all
+data or of batches. Neal, "MCMC using Hamiltonian dynamics", 2011.
+"""
+
+from __future__ import annotations
+
+from ggmc.errors import BadInput
+from ggmc.metropolis import Info
+from ggmc.optim.midpoint import Midpoint
+from ggmc.optim.sampler import Parameters, Potential
+
+
+class HMC(Midpoint):
+    """Hamiltonian Monte Carlo; settings as in `GGMC`, where lr = num_data · h² gives the step size h.
+
+    Every step belongs to a trajectory, and every trajectory is tested unless told otherwise.
+
+    Example:
+        >>> import torch
+        >>> from ggmc import optim
+        >>> point = torch.zeros(1, dtype=torch.float64, requires_grad=True)
+        >>> optimiser = optim.HMC([point], lr=0.5, num_data=1, seed=0)
+        >>> def potential():
+        ...     return (point**4 / 4 + point).sum()
+        >>> draws = []
+        >>> for _ in range(1000):
+        ...     optimiser.begin_trajectory()
+        ...     for _ in range(3):
+        ...         optimiser.zero_grad()
+        ...         potential().backward()
+        ...         optimiser.step()
+        ...     info = optimiser.end_trajectory(potential)
+        ...     draws.append(point.item())
+        >>> abs(sum(draws) / 1000 + 0.6224) < 0.1                   # the truth is −0.6224
+        True
+    """
+
+    _everywhere = False
+
+    def __init__(
+        self,
+        parameters: Parameters,
+        lr: float,
+        *,
+        num_data: int,
+        temperature: float = 1.0,
+        weight_decay: float = 0.0,
+        seed: int | None = None,
+    ):
+        settings = {"lr": lr, "num_data": num_data, "temperature": temperature, "weight_decay": weight_decay}
+        super().__init__(parameters, settings, seed)
+
+    def end_trajectory(self, potential: Potential | None = None, reject: bool = True) -> Info:
+        return super().end_trajectory(potential, reject)
+
+    def _require_on_the_way(self) -> None:
+        if self._trajectory is None:
+            raise BadInput("HMC draws its momentum where a trajectory begins: begin_trajectory() before step()")
+        super()._require_on_the_way()
