@@ -130,8 +130,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("names", nargs="*", default=NAMES)
     parser.add_argument("--splits", type=int, default=5)
-    parser.add_argument("--draws", type=int, default=200)
-    parser.add_argument("--warmup", type=int, default=200)
+    parser.add_argument("--draws", type=int, default=300, help="of ours, after as many of warm-up; NUTS makes half")
     options = parser.parse_args()
     logging.getLogger("ggmc").setLevel(logging.ERROR)
     print(f"{'':10}{'':8}{'RMSE':>18}{'LPPD':>20}{'seconds per split':>20}", flush=True)
@@ -139,8 +138,8 @@ def main() -> None:
         found: dict[str, list[Scores]] = {"ggmc": [], "NUTS": []}
         for number in tqdm(range(options.splits), desc=name, leave=False):
             data = split(name, number)
-            found["ggmc"].append(ours(data, options.draws, options.warmup, number))
-            found["NUTS"].append(nuts(data, options.draws, options.warmup, number))
+            found["ggmc"].append(ours(data, options.draws, options.draws, number))
+            found["NUTS"].append(nuts(data, options.draws // 2, options.draws // 2, number))
         sides: list[tuple[float, float, float, float]] = []
         for side, scores in found.items():
             rmse, rmse_error = told([score.rmse for score in scores])

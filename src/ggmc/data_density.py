@@ -86,7 +86,8 @@ class DataDensity(OnCoordinates):
             vectorise = False
         self._prior = OverChains(self._prior_of_row, self.space, (), vectorise)
         self._chunk = OverChains(self._chunk_of_row, self.space, (None,), vectorise)
-        self._part = OverChains(lambda free, chunk: self._chunk_of_row(free, chunk)[0], self.space, (None,), vectorise)
+        self._part = OverChains(self._part_of_row, self.space, (None,), vectorise)
+        self._first = OverChains(self._first_of_row, self.space, (None,), vectorise)
         self._batch = OverChains(self._batch_of_row, self.space, (0, 0), vectorise)
         self._terms = OverChains(self._terms_of_row, self.space, (None,), vectorise)
 
@@ -104,8 +105,9 @@ class DataDensity(OnCoordinates):
 
     def potential_and_gradient(self, position: Tensor) -> tuple[Tensor, Tensor]:
         def streamed(rows: Tensor) -> tuple[Tensor, Tensor]:
-            potential, gradient = self._prior.with_gradient(rows)
-            for chunk, _ in self._chunks(len(rows)):
+            (first, _), *others = self._chunks(len(rows))
+            potential, gradient = self._first.with_gradient(rows, first)
+            for chunk, _ in others:
                 parts, slopes = self._part.with_gradient(rows, chunk)
                 potential, gradient = potential + parts, gradient + slopes
             return potential, gradient
@@ -165,6 +167,13 @@ class DataDensity(OnCoordinates):
         """A chunk's part of U, and its largest term."""
         terms = self._terms_of_row(free, chunk).double()
         return torch.stack([-terms.sum(), terms.detach().max()])
+
+    def _part_of_row(self, free: dict[str, Tensor], chunk: Any) -> Tensor:
+        return self._chunk_of_row(free, chunk)[0]
+
+    def _first_of_row(self, free: dict[str, Tensor], chunk: Any) -> Tensor:
+        """The first chunk's part, with the prior's: small data need no second pass for it."""
+        return self._prior_of_row(free) + self._part_of_row(free, chunk)
 
     def _batch_of_row(self, free: dict[str, Tensor], batch: Any, weights: Tensor) -> Tensor:
         return self._prior_of_row(free) - (weights * self._terms_of_row(free, batch)).sum()

@@ -152,8 +152,8 @@ class Posterior(DataDensity):
     def mass(self) -> Mass:
         """The prior's precision, one number per tensor: the scale of all directions that the data say little about.
 
-        Warm-up takes it for networks of more than a thousand weights, where learning it from draws would need more of
-        them than there are.
+        Warm-up takes it for networks of more than a few hundred weights: variances learnt from chains that have not yet
+        settled would slow them down.
         """
         return Diagonal(ways_to_start.prior_scales(self).double() ** -2, self.dtype)
 

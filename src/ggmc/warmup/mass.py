@@ -17,8 +17,8 @@ Kind = Literal["diagonal", "dense"]
 DRAWS_PER_PARAMETER = 10  # a dense mass from fewer draws than this costs more in noise than it gains
 ENOUGH_DRAWS_PER_PARAMETER = 4  # effective ones; with fewer, a window's covariance is shrunk towards its diagonal ...
 SHRINKAGE = 5.0  # ... which then counts for this many draws
-LARGEST_LEARNT = 1000  # with more parameters, a target that knows a mass is believed: chains rarely settle so soon
 LARGEST_DENSE = 256  # beyond this a dense product per step outweighs most gradients
+LARGEST_LEARNT = 256  # with more parameters, a target that knows a mass is believed: chains rarely settle so soon
 
 
 def suitable_kind(parameters: int, draws: int) -> Kind:
