@@ -35,9 +35,9 @@ x, y, x_test, y_test = images[:1000], labels[:1000], images[1000:], labels[1000:
 # The posterior of a small convolutional net: three lines
 
 net = ggmc.nets.CNN(channels_in=1, classes=10, image=8, widths=(8, 16))
-prior = {"*.bias": ggmc.priors.Gaussian(0.5), "*.weight": ggmc.priors.Gaussian(3.0, fan_in=True)}
+prior = {"*.bias": ggmc.priors.Gaussian(0.5), "*.weight": ggmc.priors.Gaussian(2.5, fan_in=True)}
 posterior = ggmc.Posterior(net, "categorical", prior, x, y, start="map")
-trace = ggmc.sample(posterior, ggmc.GGMC(guide=ggmc.Minibatch(250), steps="20 sweeps"), draws=50, warmup=25)
+trace = ggmc.sample(posterior, ggmc.GGMC(guide=ggmc.Minibatch(250), steps="20 sweeps"), draws=60, warmup=25)
 
 
 # Beside it: SGHMC at the usual momentum, and an SGD point estimate with the prior as weight decay

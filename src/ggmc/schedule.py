@@ -32,7 +32,13 @@ class Schedule(Protocol):
 
 @dataclass(frozen=True)
 class Flat:
-    """No change."""
+    """No change.
+
+    Example:
+        >>> from ggmc import schedule
+        >>> schedule.Flat()(0.3)
+        1.0
+    """
 
     def __call__(self, along: float) -> float:
         return 1.0
@@ -40,7 +46,13 @@ class Flat:
 
 @dataclass(frozen=True)
 class Cosine:
-    """From 1 down to `low` along half a cosine."""
+    """From 1 down to `low` along half a cosine.
+
+    Example:
+        >>> from ggmc import schedule
+        >>> [round(schedule.Cosine()(along), 2) for along in (0.0, 0.5, 1.0)]
+        [1.0, 0.5, 0.0]
+    """
 
     low: float = 0.0
 
@@ -50,7 +62,13 @@ class Cosine:
 
 @dataclass(frozen=True)
 class Drops:
-    """A step function: multiplied by `factor` at each of the places `at`."""
+    """A step function: multiplied by `factor` at each of the places `at`.
+
+    Example:
+        >>> from ggmc import schedule
+        >>> [round(schedule.Drops()(along), 2) for along in (0.0, 0.6, 0.9)]
+        [1.0, 0.1, 0.01]
+    """
 
     at: tuple[float, ...] = (0.5, 0.75)
     factor: float = 0.1
@@ -62,7 +80,13 @@ class Drops:
 @dataclass(frozen=True)
 class Cyclical:
     """Another schedule, `cycles` times over: with `Cosine`, cyclical SG-MCMC; with `ThereAndBack(Cosine())`, its
-    correctable form."""
+    correctable form.
+
+    Example:
+        >>> from ggmc import schedule
+        >>> [round(schedule.Cyclical(2)(along), 2) for along in (0.0, 0.25, 0.5, 0.75)]
+        [1.0, 0.5, 1.0, 0.5]
+    """
 
     cycles: int
     of: Schedule = field(default_factory=Cosine)
@@ -73,7 +97,13 @@ class Cyclical:
 
 @dataclass(frozen=True)
 class ThereAndBack:
-    """Another schedule backwards and then forwards, which reads the same backwards: from low to high to low."""
+    """Another schedule backwards and then forwards, which reads the same backwards: from low to high to low.
+
+    Example:
+        >>> from ggmc import schedule
+        >>> [round(schedule.ThereAndBack()(along), 2) for along in (0.0, 0.25, 0.5, 0.75, 1.0)]
+        [0.0, 0.5, 1.0, 0.5, 0.0]
+    """
 
     of: Schedule = field(default_factory=Cosine)
 
@@ -93,7 +123,15 @@ class Factors(NamedTuple):
 
 @dataclass(frozen=True)
 class Along:
-    """How step size and temperature change from step to step of one trajectory."""
+    """How step size and temperature change from step to step of one trajectory.
+
+    Example:
+        >>> import ggmc
+        >>> from ggmc import schedule
+        >>> kernel = ggmc.GGMC(0.1, steps=10, along=schedule.Along(schedule.ThereAndBack(schedule.Cosine(low=0.2))))
+        >>> [round(factor, 2) for factor in kernel.along.factors(4).step_sizes]
+        [0.32, 0.88, 0.88, 0.32]
+    """
 
     step_size: Schedule = Flat()
     temperature: Schedule = Flat()
@@ -124,7 +162,14 @@ class Along:
 
 @dataclass(frozen=True)
 class Over:
-    """How step size and temperature change from one trajectory to the next, over and over with a period."""
+    """How step size and temperature change from one trajectory to the next, over and over with a period.
+
+    Example:
+        >>> from ggmc import schedule
+        >>> cyclical = schedule.Over(period=4, step_size=schedule.Cosine())
+        >>> [round(cyclical.at(trajectory)[0], 2) for trajectory in range(5)]
+        [0.96, 0.69, 0.31, 0.04, 0.96]
+    """
 
     period: int
     step_size: Schedule = Flat()

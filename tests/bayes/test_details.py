@@ -22,8 +22,9 @@ from ggmc import temperatures as temperatures_room
 from ggmc.bayes import likelihoods, nets, predict, priors, starts
 from ggmc.data import OnDemand
 from ggmc.errors import BadInput, NotExact
+from ggmc.kernels.ggmc import start_state
 from ggmc.mass import Identity
-from ggmc.scheme import State
+from ggmc.scheme import Dynamics, State
 from ggmc.space import Space
 from ggmc.warmup import Warmup
 
@@ -240,6 +241,54 @@ def test_the_bound_is_the_likelihoods() -> None:
     assert ((stopped > whole - 100) & (stopped <= whole + 1e-9)).all()
 
 
+def test_a_sum_stops_only_where_all_chains_are_certain_by_more_than_rounding() -> None:
+    read: list[int] = []
+
+    def log_likelihood(w: Tensor, batch: Tensor) -> Tensor:
+        read.append(len(batch))
+        return -torch.where(batch < 100, w.square().sum(), 0.0)  # all of U comes with the first chunk
+
+    numbers = torch.arange(2000.0, dtype=F64)
+    start = torch.ones(2, dtype=F64)
+    target = ggmc.DataDensity(lambda w: w.sum() * 0, log_likelihood, numbers, start, bound=0.0, vectorise=False)
+    rows = torch.tensor([[3.0, 0.0], [1.0, 1.0]], dtype=F64)
+    whole = target.potential(rows)
+    assert whole.tolist() == [900.0, 200.0]
+    for gap, chunks in ((torch.tensor([10.0, 10.0]), 1), (torch.tensor([10.0, -10.0]), 20), (1e-12 * whole, 20)):
+        read.clear()
+        assert torch.equal(target.potential_below(rows, whole - gap), whole)
+        assert sum(read) == 100 * chunks * len(rows)
+
+
+def density(log_likelihood: Any, numbers: Tensor, **options: Any) -> ggmc.DataDensity:
+    start = torch.ones(1, dtype=numbers.dtype)
+    return ggmc.DataDensity(lambda w: w.sum() * 0, log_likelihood, numbers, start, vectorise=False, **options)
+
+
+def test_what_is_still_to_come_is_counted_once() -> None:
+    target = density(lambda w, batch: -1 - batch * (w - 1) ** 2, torch.ones(2000, dtype=F64), bound=-1.0)
+    rows = torch.ones(1, 1, dtype=F64)
+    limit = torch.tensor([2010.0], dtype=F64)
+    assert target.potential_below(rows, limit).item() == 2000.0
+
+
+def test_one_term_above_the_bound_is_seen() -> None:
+    terms = torch.full((2000,), -5.0, dtype=F64)
+    terms[1234] = 0.5
+    target = density(lambda w, batch: batch * w, terms, bound=0.0)
+    with pytest.raises(BadInput, match=r"a term of 0\.5, above its declared bound of 0"):
+        target.potential(torch.ones(1, 1, dtype=F64))
+
+
+def test_terms_in_single_precision_are_summed_in_double() -> None:
+    terms = torch.ones(64)
+    terms[0] = 2.0**24  # to which single precision cannot add one
+    target = density(lambda w, batch: -batch * w, terms)
+    rows = torch.ones(2, 1)
+    assert target.potential(rows).tolist() == [2.0**24 + 63] * 2
+    assert target.potential_and_gradient(rows)[0].tolist() == [2.0**24 + 63] * 2
+
+
 # Starts
 
 
@@ -265,7 +314,7 @@ def test_new_initialisations_are_those_of_the_weights_where_scales_are_unknown()
     values = target.constrain(rows)
     largest = 1 / math.sqrt(2)  # of nn.Linear, which draws uniformly from ± 1/√fan_in
     assert values["weight"].abs().max() <= largest
-    assert values["weight"].abs().max() > largest / 4
+    assert values["weight"][1:].abs().max() > largest / 4
     assert torch.pdist(values["weight"].flatten(1)).min() > 0
     assert torch.allclose(values["weight.global"], torch.full((5,), 0.1, dtype=F64))
 
@@ -424,3 +473,17 @@ def test_a_tempering_table_keeps_the_order_asked_for() -> None:
     for temperature, trace in traces.items():
         assert table.loc[temperature, "potential"] == -trace.stats["lp"].mean() > 7
         assert table.loc[temperature, "step_size"] == 0.1
+
+
+@pytest.mark.parametrize("steps", [None, 3])
+def test_an_annealed_warm_up_decides_at_its_own_temperature(steps: int | None) -> None:
+    target = ggmc.Density(lambda x: (x**2).sum() / -2, torch.zeros(5, dtype=F64))
+    warmup = Warmup(ggmc.GGMC(steps=steps), target, 100, anneal=8.0)
+    generator = torch.Generator().manual_seed(0)
+    at_rest = Dynamics(0.0, 0.0, 8.0, Identity())
+    state = start_state(target, warmup.field, torch.ones(4, 5, dtype=F64), at_rest, generator)
+    for _ in range(3):
+        temperature = warmup.temperature
+        assert temperature > 6
+        state, info = warmup.step(state, generator)
+        assert torch.allclose(info.log_accept, -info.energy_error / temperature)

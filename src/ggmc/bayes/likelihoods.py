@@ -30,7 +30,17 @@ LEAST_SCALE = 1e-4  # below it a heteroscedastic scale is no scale but a spike i
 
 
 class Likelihood:
-    """One law per example. Subclasses say which; what is shared is said here."""
+    """One law per example. Subclasses say which; what is shared is said here.
+
+    Example:
+        >>> import torch
+        >>> from ggmc.bayes import likelihoods
+        >>> class Exponential(likelihoods.Likelihood):
+        ...     def distribution(self, output, latents):
+        ...         return torch.distributions.Exponential(output[..., 0].exp())
+        >>> Exponential().log_prob(torch.zeros(2, 1), torch.tensor([1.0, 2.0]), {})
+        tensor([-1., -2.])
+    """
 
     classifies: bool = False
     """Whether outcomes are classes, so that predictions are probabilities."""
@@ -63,7 +73,14 @@ class Likelihood:
 
 @dataclass(frozen=True)
 class Categorical(Likelihood):
-    """Classes 0 … C−1, by the logits [n, C]."""
+    """Classes 0 … C−1, by the logits [n, C].
+
+    Example:
+        >>> import torch
+        >>> from ggmc.bayes import likelihoods
+        >>> likelihoods.Categorical().distribution(torch.zeros(1, 4), {}).probs
+        tensor([[0.2500, 0.2500, 0.2500, 0.2500]])
+    """
 
     classifies = True
 
@@ -87,7 +104,14 @@ class Categorical(Likelihood):
 
 @dataclass(frozen=True)
 class Bernoulli(Likelihood):
-    """Yes or no, 1 or 0, by one logit each."""
+    """Yes or no, 1 or 0, by one logit each.
+
+    Example:
+        >>> import torch
+        >>> from ggmc.bayes import likelihoods
+        >>> likelihoods.Bernoulli().log_prob(torch.zeros(2, 1), torch.tensor([0, 1]), {})
+        tensor([-0.6931, -0.6931])
+    """
 
     classifies = True
 
@@ -114,8 +138,8 @@ class Gaussian(Likelihood):
     Example:
         >>> from torch.distributions import HalfNormal
         >>> from ggmc.bayes import likelihoods
-        >>> likelihoods.Gaussian(noise=HalfNormal(1.0)).latents()
-        {'noise': HalfNormal(scale: 1.0)}
+        >>> list(likelihoods.Gaussian(noise=HalfNormal(1.0)).latents())
+        ['noise']
     """
 
     noise: float | str | Distribution = 1.0
@@ -139,7 +163,15 @@ class Gaussian(Likelihood):
 
 @dataclass(frozen=True)
 class StudentT(Likelihood):
-    """A real outcome with outliers: the output plus Student-t noise of a scale `noise`, given as in `Gaussian`."""
+    """A real outcome with outliers: the output plus Student-t noise of a scale `noise`, given as in `Gaussian`.
+
+    Example:
+        >>> import torch
+        >>> from ggmc.bayes import likelihoods
+        >>> far = torch.zeros(1), torch.tensor([10.0])
+        >>> bool(likelihoods.StudentT(1.0).log_prob(*far, {}) > likelihoods.Gaussian(1.0).log_prob(*far, {}))
+        True
+    """
 
     noise: float | str | Distribution = 1.0
     df: float = 4.0
@@ -164,7 +196,15 @@ class StudentT(Likelihood):
 
 @dataclass(frozen=True)
 class Heteroscedastic(Likelihood):
-    """A real outcome whose noise the module predicts too: of 2k outputs, k means and k scales (through a softplus)."""
+    """A real outcome whose noise the module predicts too: of 2k outputs, k means and k scales (through a softplus).
+
+    Example:
+        >>> import torch
+        >>> from ggmc.bayes import likelihoods
+        >>> law = likelihoods.Heteroscedastic().distribution(torch.tensor([[1.0, 0.0]]), {})
+        >>> law.mean, law.stddev
+        (tensor([1.]), tensor([0.6932]))
+    """
 
     def distribution(self, output: Tensor, latents: Latents) -> Distribution:
         mean, raw = output.chunk(2, dim=-1)
@@ -184,7 +224,14 @@ class Heteroscedastic(Likelihood):
 
 @dataclass(frozen=True)
 class Poisson(Likelihood):
-    """Counts, by the logarithm of their rate."""
+    """Counts, by the logarithm of their rate.
+
+    Example:
+        >>> import torch
+        >>> from ggmc.bayes import likelihoods
+        >>> likelihoods.Poisson().distribution(torch.zeros(1), {}).mean
+        tensor([1.])
+    """
 
     def distribution(self, output: Tensor, latents: Latents) -> Distribution:
         return distributions.Poisson(_squeezed(output).exp())
@@ -202,7 +249,15 @@ class Poisson(Likelihood):
 
 @dataclass(frozen=True)
 class Given(Likelihood):
-    """Any function: `terms(output, y)` gives the log likelihood of each example, [n]."""
+    """Any function: `terms(output, y)` gives the log likelihood of each example, [n].
+
+    Example:
+        >>> import torch
+        >>> from ggmc.bayes import likelihoods
+        >>> absolute = likelihoods.Given(lambda output, y: -(output[:, 0] - y).abs())
+        >>> absolute.log_prob(torch.zeros(1, 1), torch.ones(1), {})
+        tensor([-1.])
+    """
 
     terms: Callable[[Tensor, Tensor], Tensor]
 
