@@ -84,6 +84,7 @@ class DataDensity(OnCoordinates):
             "log_likelihood", self._batch_of_row, self.space, row, (few, weights), (0, 0)
         ):
             vectorise = False
+        self.vectorise = vectorise
         self._prior: Any = OverChains(self._prior_of_row, self.space, (), vectorise)
         self._chunk = OverChains(self._chunk_of_row, self.space, (None,), vectorise)
         self._part = OverChains(self._part_of_row, self.space, (None,), vectorise)

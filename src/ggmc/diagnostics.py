@@ -167,7 +167,10 @@ def _scalars(trace: Trace) -> tuple[list[str], list[np.ndarray]]:
     if hasattr(trace.target, "watched"):  # of a network, predictions: weights may be permuted and yet mean the same
         rows = trace.rows()
         seen = trace.target.watched(rows.flatten(0, 1)).unflatten(0, rows.shape[:2]).cpu().numpy()
-        return _thinned([f"prediction {i}" for i in range(seen.shape[-1])], list(np.moveaxis(seen, -1, 0)))
+        names, columns = [f"prediction {i}" for i in range(seen.shape[-1])], list(np.moveaxis(seen, -1, 0))
+        noise = trace.target.likelihood.latents()  # the mean predictions do not tell of it
+        names, columns = _thinned(names, columns)
+        return [*noise, *names], [*(_at_least_two(trace.draws[name]) for name in noise), *columns]
     for name, array in trace.draws.items():
         for index in np.ndindex(array.shape[2:]):
             names.append(f"{name}[{', '.join(map(str, index))}]" if index else name)

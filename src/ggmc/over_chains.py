@@ -94,7 +94,7 @@ class OverChains:
         if self._vectorised:
             return True
         numbers = sum(leaf.numel() for leaf in tree_leaves(rest) if isinstance(leaf, Tensor))
-        size = (gradient, len(position), int(math.log2(numbers + 1)))
+        size = (gradient, int(math.log2(len(position))), int(math.log2(numbers + 1)))
         if size not in self._measured:
             ways = (
                 (self._gradient_at_once, self._gradient_one_by_one) if gradient else (self._at_once, self._one_by_one)
@@ -115,8 +115,8 @@ def can_be_vectorised(
         tree_map(lambda x: torch.stack([x, x]), tree) if c == 0 else tree for tree, c in zip(rest, chained, strict=True)
     ]
     try:
-        with torch.no_grad(), no_validation():
-            OverChains(function, space, chained, vectorised=True)(torch.stack([row, row]), *pairs)
+        with no_validation():
+            OverChains(function, space, chained, vectorised=True).with_gradient(torch.stack([row, row]), *pairs)
         return True
     except Exception as error:  # whatever vmap cannot do, a loop can
         log.warning("%s cannot be vectorised, so chains run one after another: %s", what, str(error).split("\n")[0])

@@ -110,7 +110,8 @@ def sample(
             raise
     trace = trace_of(blocks)
     try:
-        trace.warnings = diagnostics.check(trace, run.warmup.wanted if run.warmup.tuning else None)
+        with bars_wanted(progress):
+            trace.warnings = diagnostics.check(trace, run.warmup.wanted if run.warmup.tuning else None)
     except (Exception, KeyboardInterrupt) as error:  # draws are not lost for want of their diagnosis
         trace.warnings = [f"The draws could not be diagnosed: {error!r}. Look at trace.summary()."]
     for message in trace.warnings:

@@ -79,11 +79,11 @@ def _batch_means(seen: np.ndarray, level: float) -> tuple[float, float, float]:
     """The mean with a t interval from the means of batches of consecutive draws."""
     from scipy.stats import t
 
-    number = min(BATCHES, seen.shape[1] // 2)
-    if number < 1:
+    number = max(1, min(BATCHES, seen.shape[1] // 2))
+    if number * len(seen) < 2:
         return float(seen.mean()), math.nan, math.nan
     means = np.concatenate([part.mean(1) for part in np.array_split(seen, number, axis=1)])
-    half = t.ppf((1 + level) / 2, max(1, len(means) - 1)) * means.std(ddof=1) / math.sqrt(len(means))
+    half = t.ppf((1 + level) / 2, len(means) - 1) * means.std(ddof=1) / math.sqrt(len(means))
     return float(seen.mean()), float(seen.mean() - half), float(seen.mean() + half)
 
 
@@ -102,7 +102,8 @@ def _effective(seen: np.ndarray) -> float:
 def _configurational(trace: Trace, draws: int) -> np.ndarray:
     """θᵀ∇U/d of some draws, overall and by tensor: [chains, draws, 1 + tensors]."""
     target = trace.target
-    rows = trace.rows(max(1, trace.num_draws // draws))[:, :draws]
+    spread = np.linspace(0, trace.num_draws - 1, min(draws, trace.num_draws)).round().astype(int)
+    rows = trace.rows()[:, spread]
     found: list[np.ndarray] = []
     with progress.bar(range(rows.shape[1]), desc="configurational temperature") as numbers:
         for i in numbers:

@@ -38,7 +38,7 @@ def tempering(
     """Sample at each temperature, from the highest down, and tabulate.
 
     The table has acceptance, step size and the mean potential, and with test data `x`, `y` their scores. `options` are
-    those of `ggmc.sample`; the kernel's own temperature is replaced.
+    those of `ggmc.sample`; the kernel's own temperature is replaced. Ctrl-C returns the temperatures done so far.
 
     Example:
         >>> import torch, ggmc
@@ -61,11 +61,14 @@ def tempering(
     for temperature in sorted(temperatures, reverse=True):
         settings: Any = replace(DEFAULT if kernel is None else kernel, temperature=temperature)  # pyright: ignore
         trace = sample(target, settings, start=begin, **options)
-        begin = trace.rows()[:, -1]
         traces[temperature] = trace
         table[temperature] = {
             "acceptance": float(trace.stats["acceptance_rate"].mean()),
             "step_size": float(trace.kernel.step_size),
             "potential": float(-trace.stats["lp"].mean()),
         } | ({} if x is None else trace.score(x, y))
-    return Tempered(pandas.DataFrame.from_dict(table, orient="index").loc[list(temperatures)], traces)
+        if trace.num_draws < options.get("draws", 1000):  # interrupted: so is the sweep
+            break
+        begin = trace.rows()[:, -1]
+    done = [temperature for temperature in temperatures if temperature in traces]
+    return Tempered(pandas.DataFrame.from_dict(table, orient="index").loc[done], traces)

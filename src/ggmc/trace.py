@@ -11,7 +11,7 @@ import numpy as np
 import torch
 
 from ggmc import kernels
-from ggmc.errors import BadInput
+from ggmc.errors import BadInput, require_count
 
 if TYPE_CHECKING:
     import xarray
@@ -80,6 +80,7 @@ class Trace:
 
     def rows(self, thin: int = 1) -> torch.Tensor:
         """Every `thin`-th draw of each chain as a row of the target's unconstrained space: [chains, draws, d]."""
+        require_count("thin", thin)
         target = self._asked("unconstrain", "rows")
         return target.unconstrain({n: torch.from_numpy(array[:, ::thin]) for n, array in self.draws.items()})
 
@@ -122,8 +123,10 @@ class Trace:
     def log_likelihood(self, data: Any = None, thin: int = 1) -> np.ndarray:
         """The log likelihood of each example under each draw, [chains, draws, examples]: of the target's data, or
         others in the same form."""
-        rows = self._asked("log_likelihoods", "log likelihoods").log_likelihoods
-        found = rows(self.rows(thin).flatten(0, 1), data)
+        target = self._asked("log_likelihoods", "log likelihoods")
+        if data is not None and hasattr(target, "checked"):
+            data = target.checked(*data) if isinstance(data, tuple | list) else target.checked(data, None)
+        found = target.log_likelihoods(self.rows(thin).flatten(0, 1), data)
         return found.unflatten(0, (self.num_chains, -1)).cpu().numpy()
 
     def temperatures(self, draws: int = 50, level: float = 0.95) -> Any:

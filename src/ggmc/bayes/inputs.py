@@ -54,7 +54,7 @@ def sampled_parameters(module: nn.Module, sampled: str | Sequence[str] | None) -
 
 def called(module: nn.Module, weights: dict[str, Tensor] | None, x: Any) -> Tensor:
     """The module's output: a tuple is several arguments, a dict named ones."""
-    arguments, named = ((), x) if isinstance(x, dict) else (x if isinstance(x, tuple) else (x,), {})
+    arguments, named = ((), x) if isinstance(x, dict) else (tuple(x) if isinstance(x, tuple | list) else (x,), {})
     if weights is None:
         return module(*arguments, **named)
     return torch.func.functional_call(module, weights, arguments, named)
@@ -66,9 +66,10 @@ def posterior_data(x: Any, y: Any, views: Any, like: Tensor) -> Data:
         data = as_data(x, like.device)
     else:
         x, y = tree_map(as_tensor, x), as_tensor(y)
-        lengths = sorted({len(leaf) for leaf in tree_leaves(x)})
-        if lengths != [len(y)]:
-            raise BadInput(f"x and y must have one row per example each, got {lengths[0]} and {len(y)} rows")
+        lengths = {len(leaf) for leaf in tree_leaves(x)}
+        if lengths != {len(y)}:
+            several = " or ".join(map(str, sorted(lengths)))
+            raise BadInput(f"x and y must have one row per example each, got {several} and {len(y)} rows")
         data = InMemory((x, y), like.device)
     few = data.slice(0, 1)
     if not isinstance(few, tuple | list) or len(few) != 2:
@@ -88,12 +89,14 @@ def posterior_data(x: Any, y: Any, views: Any, like: Tensor) -> Data:
 
 def as_tensor(given: Any) -> Tensor:
     """A tensor as it is, an array or a list as a tensor."""
-    if isinstance(given, Tensor):
-        return given
-    try:
-        return torch.as_tensor(np.asarray(given))
-    except (TypeError, ValueError) as error:
-        raise BadInput(f"x and y must be tensors or arrays of numbers, got {type(given).__name__}") from error
+    if not isinstance(given, Tensor):
+        array = np.asarray(given) if hasattr(given, "__array__") else None
+        if array is None or array.dtype.kind not in "biuf":
+            raise BadInput(f"x and y must be tensors or arrays of numbers, got {type(given).__name__}")
+        given = torch.from_numpy(array)
+    if given.dim() == 0:
+        raise BadInput("x and y must have one row per example, got a single number")
+    return given
 
 
 def check_finite(what: str, leaf: Tensor) -> None:

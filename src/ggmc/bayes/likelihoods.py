@@ -88,7 +88,8 @@ class Categorical(Likelihood):
         return distributions.Categorical(logits=output)
 
     def log_prob(self, output: Tensor, y: Tensor, latents: Latents) -> Tensor:
-        return -functional.cross_entropy(output, y, reduction="none")
+        # No label is to be ignored: torch's own choice, −100, would pass for an example without a say.
+        return -functional.cross_entropy(output, y.long(), reduction="none", ignore_index=-(2**62))
 
     def check(self, output: Tensor, y: Tensor) -> None:
         if output.dim() != 2 or output.shape[1] < 2:
@@ -309,7 +310,9 @@ def _check_noise(noise: Any) -> None:
     if isinstance(noise, Distribution):
         if noise.batch_shape or noise.event_shape:
             raise BadInput(f"the law of the noise must be of one number, got {noise}")
-        return
+        if not noise.support.check(torch.tensor(-1.0)):  # pyright: ignore[reportOptionalMemberAccess]
+            return
+        raise BadInput(f"the law of the noise must be positive, such as HalfNormal(1.0), got {noise}")
     if isinstance(noise, str):
         if noise != "learnt":
             raise BadInput(f'noise must be a positive number, a torch law of it, or "learnt", got {noise!r}')
@@ -331,7 +334,7 @@ def _highest(likelihood: Likelihood, y: Tensor) -> float:
     """The log density at its peak, and a little more: terms are rounded, in float32 perhaps."""
     nought = torch.zeros(1, dtype=torch.float64)
     peak = _outcomes(y) * likelihood.distribution(nought, {}).log_prob(nought).item()
-    return peak + 1e-5 * (1 + abs(peak))
+    return peak + 1e-5 * (_outcomes(y) + abs(peak))
 
 
 def _outcomes(y: Tensor) -> int:

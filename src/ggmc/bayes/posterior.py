@@ -37,7 +37,8 @@ class Posterior(DataDensity):
     Parameters with `requires_grad=False` stay as they are; `sampled` ("head.*") samples only those that match. `start`
     is "module" (its own values), "prior" (a draw each), or "map" (a short optimisation each, the first chain from the
     module's own values, the others from new initialisations). `views` augments images: `ggmc.nets.FrozenViews`, exact,
-    or `FreeViews`, for monitoring. `vectorise` is as in `ggmc.DataDensity`; by default the quicker way is measured.
+    or `FreeViews`, for monitoring. `vectorise` is as in `ggmc.DataDensity`; by default the quicker way is measured, and
+    the two round differently: say True or False where a seed shall give the same draws to the last bit.
 
     The module is copied and left alone. Its mode counts: dropout or BatchNorm in training mode can be monitored
     (`adjust=False`), but not tested.
@@ -94,14 +95,14 @@ class Posterior(DataDensity):
         reason = not_exact_because_of(self.module) or getattr(views, "not_exact", None)
         y_of = data.slice(0, 1)[1]
         bound = None if reason else self.likelihood.bound(y_of)
+        self.module.requires_grad_(False)  # what is not sampled needs no gradient
         super().__init__(
             self._log_prior, self._log_likelihood, data, begin, support, jitter, bound, False if reason else vectorise
         )
         few = in_precision_of(like, self.data.slice(0, min(4, self.num_data))[0])
         self.not_exact = reason or changed_buffer(self.module, few) or self.not_exact
-        way = False if reason else vectorise
-        self._output = OverChains(self._output_of_row, self.space, (None,), way)
-        self._score = OverChains(self._score_of_row, self.space, (None,), way)
+        self._output = OverChains(self._output_of_row, self.space, (None,), self.vectorise)
+        self._score = OverChains(self._score_of_row, self.space, (None,), self.vectorise)
 
     # What it is made of
 
@@ -188,6 +189,13 @@ class Posterior(DataDensity):
         drawn = {name: prior.sample(shapes[name], self._latents(name, values)) for name, prior in self.priors.items()}
         return drawn | values
 
+    def draw_of(self, name: str) -> Tensor:
+        """One draw of one unknown, on the unconstrained scale on which chains move."""
+        if name in self._latent_laws:
+            return self.coordinates.transforms[name].inv(self._latent_laws[name].sample())
+        values = {f"{name}.{key}": law.sample() for key, law in self._laws[name].items()}
+        return self.priors[name].sample(self.space.shapes[name], self._latents(name, values))
+
     def latents_of(self, position: Tensor) -> dict[str, Tensor]:
         """The likelihood's own unknowns in each row, by name: [rows]."""
         return {name: super(Posterior, self).constrain(position)[name] for name in self.likelihood.latents()}
@@ -256,9 +264,9 @@ class Posterior(DataDensity):
 
     def _check_output(self, data: Any, like: Tensor) -> None:
         few = data.slice(0, min(4, len(data)))
-        with torch.no_grad():
+        with torch.no_grad(), evaluating(self.module):
             try:
-                output = called(own_copy(self.module).eval(), None, in_precision_of(like, few[0]))
+                output = called(self.module, None, in_precision_of(like, few[0]))
             except Exception as error:
                 raise BadInput(f"the module cannot be called on the first rows of x: {error}") from error
         if not isinstance(output, Tensor):

@@ -19,6 +19,7 @@ from torch.utils._pytree import tree_leaves, tree_map
 from ggmc import progress
 from ggmc.bayes.inputs import as_tensor, check_finite
 from ggmc.bayes.likelihoods import Given
+from ggmc.bayes.starts import seeded
 from ggmc.errors import BadInput
 
 if TYPE_CHECKING:
@@ -74,8 +75,7 @@ class Prediction:
 def predict(target: Posterior, rows: Tensor, x: Any, seed: int = 0) -> Prediction:
     """Average over rows [draws, d]; `seed` is that of the drawn outcomes."""
     parts = []
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(seed)
+    with seeded(seed, target.device):
         for chunk in chunks(x):
             total = _Sums(target.likelihood.classifies)
             for law, output in laws(target, rows, chunk):
@@ -100,7 +100,9 @@ def laws(target: Posterior, rows: Tensor, x: Any) -> Iterator[tuple[Distribution
             if isinstance(target.likelihood, Given):
                 yield None, output
                 continue
-            trailing = output.dim() - 1 - (output.shape[-1] == 1 and output.dim() > 2)
+            trailing = output.dim() - 1 - (output.dim() > 2 and output.shape[-1] == 1)
+            if output.dim() == 2:  # one number each: not to be taken for the only outcome of one example
+                output = output.unsqueeze(-1)
             latents = {name: value.view(-1, *(1,) * trailing) for name, value in target.latents_of(some).items()}
             yield target.likelihood.distribution(output, latents), output
 

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from ggmc.bayes import metrics
 from ggmc.bayes.inputs import as_tensor
-from ggmc.bayes.likelihoods import Categorical, Given
+from ggmc.bayes.likelihoods import Given
 from ggmc.bayes.predict import predict
 
 if TYPE_CHECKING:
@@ -34,12 +34,12 @@ def score(target: Posterior, rows: Tensor, x: Any, y: Any) -> dict[str, float]:
     found = {"lppd": metrics.lppd(target.log_likelihoods(rows, data).cpu())}
     if isinstance(target.likelihood, Given):
         return found
-    outcomes = np.asarray(as_tensor(y))
+    outcomes = as_tensor(y).cpu().numpy()
     prediction = predict(target, rows, x)
     if prediction.probabilities is not None:
-        if not isinstance(target.likelihood, Categorical) and outcomes.ndim > 1:
+        if prediction.probabilities.ndim > 2:  # several outcomes of one example
             return found
-        labels = outcomes.astype(np.int64)
+        labels = outcomes.reshape(-1).astype(np.int64)
         for name in ("nll", "accuracy", "brier", "ece"):
             found[name] = getattr(metrics, name)(prediction.probabilities, labels)
         return found

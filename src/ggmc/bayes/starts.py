@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import copy
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -18,12 +20,27 @@ if TYPE_CHECKING:
 
 NAMES = ("module", "prior", "map")
 
-SCALE_DRAWS = 100_000  # numbers from which a tensor's scale is told
+SCALE_DRAWS = 2000  # numbers from which a tensor's scale is told
 
 # The short optimisation
 BATCH = 128
 STEPS = 500  # or two passes over the data, whichever is longer
 RATE = 0.01  # of Adam, falling to zero on a cosine
+
+
+@contextmanager
+def seeded(seed: int, device: torch.device) -> Iterator[None]:
+    """Within this block torch's global generators start from a seed; after it they are as they were."""
+    devices = [device] if device.type == "cuda" else []
+    with torch.random.fork_rng(devices=devices):
+        torch.default_generator.manual_seed(seed)
+        if devices:
+            torch.cuda.manual_seed(seed)
+        yield
+
+
+def _seed_from(generator: torch.Generator) -> int:
+    return int(torch.randint(2**62, (), generator=generator, device=generator.device))
 
 
 def typical(law: Distribution) -> Tensor:
@@ -40,9 +57,19 @@ def typical(law: Distribution) -> Tensor:
 
 def prior_draws(target: Posterior, number: int, generator: torch.Generator) -> Tensor:
     """Rows drawn from the prior, unknown scales included: [number, d]."""
-    seed = int(torch.randint(2**62, (), generator=generator, device=generator.device))
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(seed)
+    rows = _prior_rows(target, number, generator)
+    # Only where a chain begins is chosen by looking, which biases nothing.
+    for _ in range(30):
+        potential, gradient = target.potential_and_gradient(rows)
+        bad = ~(potential.isfinite() & gradient.isfinite().all(-1))
+        if not bad.any():
+            break
+        rows[bad] = _prior_rows(target, int(bad.sum()), generator)
+    return rows
+
+
+def _prior_rows(target: Posterior, number: int, generator: torch.Generator) -> Tensor:
+    with seeded(_seed_from(generator), target.device):
         drawn = [target.draw_of_prior() for _ in range(number)]
     stacked = {name: torch.stack([draw[name] for draw in drawn]) for name in drawn[0]}
     return target.coordinates.unconstrain({name: value.to(target.coordinates.start) for name, value in stacked.items()})
@@ -54,12 +81,13 @@ def prior_scales(target: Posterior) -> Tensor:
     From quantiles of some draws, since a prior may have no variance.
     """
     scales = torch.ones_like(target.coordinates.start)
-    try:
-        drawn = prior_draws(target, 50, torch.Generator(target.device).manual_seed(0))
-    except BadInput:  # an improper prior has no draws
-        return scales
-    for columns in target.space.columns.values():
-        values = drawn[:, columns].flatten().double()[:SCALE_DRAWS]
+    for name, columns in target.space.columns.items():
+        number = max(1, SCALE_DRAWS // (columns.stop - columns.start))
+        try:
+            with seeded(0, target.device):
+                values = torch.cat([target.draw_of(name).flatten() for _ in range(number)]).double()[:SCALE_DRAWS]
+        except BadInput:  # an improper prior has no draws
+            continue
         low, high = torch.quantile(values, values.new_tensor([0.1587, 0.8413]))  # one standard deviation of a normal
         scales[columns] = (high - low).to(scales) / 2
     return scales.clamp_min(torch.finfo(scales.dtype).tiny)
@@ -68,9 +96,7 @@ def prior_scales(target: Posterior) -> Tensor:
 def initialised(target: Posterior, chains: int, generator: torch.Generator) -> Tensor:
     """The module's own values for the first chain, and new initialisations by its layers for the others."""
     rows = [target.coordinates.start]
-    seed = int(torch.randint(2**62, (), generator=generator, device=generator.device))
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(seed)
+    with seeded(_seed_from(generator), target.device):
         for _ in range(chains - 1):
             module = copy.deepcopy(target.module)
             for layer in module.modules():
