@@ -9,8 +9,8 @@ import torch
 
 import ggmc
 from ggmc.errors import BadInput
-from ggmc.run import Moment
 from ggmc.warmup import Warmup
+from ggmc.watching import Moment
 
 F64 = torch.float64
 

@@ -10,21 +10,19 @@ from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
-from tqdm.auto import tqdm
 
 from ggmc import diagnostics, kernels
 from ggmc.errors import BadInput, require_count
 from ggmc.kernels import GGMC, Kernel
 from ggmc.kernels.ggmc import Step, fixed_mass, start_state
 from ggmc.kernels.guards import refuse_if_not_exact
-from ggmc.mass import Mass
 from ggmc.metropolis import Info
 from ggmc.progress import wanted as bars_wanted
 from ggmc.scheme import Dynamics, State
-from ggmc.space import Space
 from ggmc.target import Target
 from ggmc.trace import Block, Trace
 from ggmc.warmup import Warmup
+from ggmc.watching import Moment, Progress
 
 log = logging.getLogger("ggmc")
 
@@ -95,7 +93,7 @@ def sample(
         return Trace.of(blocks, run.kernel, attributes, target)
 
     blocks: list[Block] = []
-    with bars_wanted(False), _Progress(run, draws, progress) as bar:
+    with bars_wanted(False), Progress(run, draws, progress) as bar:
         try:
             for block in run.blocks(draws, bar.update if watch is None else _both(bar.update, watch, run)):
                 blocks.append(block)
@@ -263,18 +261,6 @@ class Chains:
         return Block(draws, stats)
 
 
-class Moment(NamedTuple):
-    """Where a run stands after a trajectory, for those who watch it."""
-
-    iteration: int  # trajectories so far, warm-up included
-    warming: bool
-    info: Info
-    state: State
-    step_size: float
-    mass: Mass
-    space: Space
-
-
 def _both(shown: Callable[[Info], None], watch: Callable[[Moment], None], run: Chains) -> Callable[[Info], None]:
     def call(info: Info) -> None:
         shown(info)
@@ -293,37 +279,3 @@ def _given(start: Any, chains: int) -> Tensor:
 class _Draw(NamedTuple):
     position: Tensor  # [chains, d]
     stats: dict[str, Tensor]  # [chains] each
-
-
-class _Progress:
-    """A tqdm bar that says what the chains are doing."""
-
-    def __init__(self, run: Chains, draws: int, shown: bool):
-        self._run = run
-        self._bar = tqdm(total=run.warmup.iterations + draws, disable=not shown, dynamic_ncols=True, desc="warm-up")
-        self._accepted = 0.0
-        self._diverging = 0
-        self._seen = 0
-        self._sampling = False
-
-    def update(self, info: Info) -> None:
-        if self._bar.disable:
-            return
-        if self._run.drawn and not self._sampling:
-            self._sampling, self._accepted, self._diverging, self._seen = True, 0.0, 0, 0
-            self._bar.set_description("sampling")
-        acceptance = info.log_accept.clamp_max(0.0).exp().mean().item()
-        if acceptance == acceptance:  # not known while nobody looks
-            self._accepted += acceptance
-            self._seen += 1
-        self._diverging += int(info.diverging.sum())
-        self._bar.set_postfix_str(
-            f"acceptance {self._accepted / max(1, self._seen):.2f}, {self._diverging} divergences", refresh=False
-        )
-        self._bar.update()
-
-    def __enter__(self) -> _Progress:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._bar.close()

@@ -10,7 +10,7 @@ from ggmc import diagnostics
 from ggmc.errors import require_count
 
 if TYPE_CHECKING:
-    from ggmc.run import Moment
+    from ggmc.watching import Moment
 
 
 class Logger:

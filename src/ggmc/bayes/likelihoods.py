@@ -19,9 +19,19 @@ from typing import Any
 
 import torch
 from torch import Tensor, distributions
-from torch.distributions import Distribution, LogNormal
+from torch.distributions import Distribution
 from torch.nn import functional
 
+from ggmc.bayes.outcomes import (
+    check_noise,
+    latent_noise,
+    noise_scale,
+    outcomes_each,
+    per_example,
+    refuse,
+    shaped_like,
+    squeezed,
+)
 from ggmc.errors import BadInput, require_positive
 
 Latents = dict[str, Tensor]
@@ -55,8 +65,8 @@ class Likelihood:
 
     def log_prob(self, output: Tensor, y: Tensor, latents: Latents) -> Tensor:
         """One term per example, [n]."""
-        terms = self.distribution(output, latents).log_prob(_like(y, output))
-        return terms.sum(-1) if terms.dim() > 1 else terms
+        terms = self.distribution(output, latents).log_prob(shaped_like(y, output))
+        return per_example(terms)
 
     def bound(self, y: Tensor) -> float | None:
         """An upper bound of every term, where there is a useful one."""
@@ -64,7 +74,7 @@ class Likelihood:
 
     def check(self, output: Tensor, y: Tensor) -> None:
         """Refuse outputs of another shape than the outcomes; `y` is all of them."""
-        if _squeezed(output).shape[1:] != _like(y, output).shape[1:]:
+        if squeezed(output).shape[1:] != shaped_like(y, output).shape[1:]:
             raise BadInput(
                 f"{type(self).__name__} needs one output per outcome: the module gives {list(output.shape[1:])} for "
                 f"each example, but y has {list(y.shape[1:])}"
@@ -100,7 +110,7 @@ class Categorical(Likelihood):
                 "use y.long(), and numbers in place of one-hot rows"
             )
         classes = output.shape[1]
-        _refuse((y < 0) | (y >= classes), y, f"labels must be 0 … {classes - 1} for a module with {classes} outputs")
+        refuse((y < 0) | (y >= classes), y, f"labels must be 0 … {classes - 1} for a module with {classes} outputs")
 
 
 @dataclass(frozen=True)
@@ -117,16 +127,16 @@ class Bernoulli(Likelihood):
     classifies = True
 
     def distribution(self, output: Tensor, latents: Latents) -> Distribution:
-        return distributions.Bernoulli(logits=_squeezed(output))
+        return distributions.Bernoulli(logits=squeezed(output))
 
     def log_prob(self, output: Tensor, y: Tensor, latents: Latents) -> Tensor:
-        y = _like(y, output)
-        terms = -functional.binary_cross_entropy_with_logits(_squeezed(output), y.to(output.dtype), reduction="none")
-        return terms.sum(-1) if terms.dim() > 1 else terms
+        y = shaped_like(y, output)
+        terms = -functional.binary_cross_entropy_with_logits(squeezed(output), y.to(output.dtype), reduction="none")
+        return per_example(terms)
 
     def check(self, output: Tensor, y: Tensor) -> None:
         super().check(output, y)
-        _refuse((y != 0) & (y != 1), y, "Bernoulli needs outcomes 0 and 1")
+        refuse((y != 0) & (y != 1), y, "Bernoulli needs outcomes 0 and 1")
 
 
 @dataclass(frozen=True)
@@ -146,17 +156,17 @@ class Gaussian(Likelihood):
     noise: float | str | Distribution = 1.0
 
     def __post_init__(self) -> None:
-        _check_noise(self.noise)
+        check_noise(self.noise)
 
     def latents(self) -> dict[str, Distribution]:
-        return _latent_noise(self.noise)
+        return latent_noise(self.noise)
 
     def fixed(self, noise: float) -> Gaussian:
         """The same with a known noise."""
         return replace(self, noise=noise)
 
     def distribution(self, output: Tensor, latents: Latents) -> Distribution:
-        return distributions.Normal(_squeezed(output), _scale(self.noise, output, latents))
+        return distributions.Normal(squeezed(output), noise_scale(self.noise, output, latents))
 
     def bound(self, y: Tensor) -> float | None:
         return _highest(self, y) if isinstance(self.noise, int | float) else None
@@ -178,18 +188,18 @@ class StudentT(Likelihood):
     df: float = 4.0
 
     def __post_init__(self) -> None:
-        _check_noise(self.noise)
+        check_noise(self.noise)
         require_positive("df", self.df)
 
     def latents(self) -> dict[str, Distribution]:
-        return _latent_noise(self.noise)
+        return latent_noise(self.noise)
 
     def fixed(self, noise: float) -> StudentT:
         """The same with a known noise."""
         return replace(self, noise=noise)
 
     def distribution(self, output: Tensor, latents: Latents) -> Distribution:
-        return distributions.StudentT(self.df, _squeezed(output), _scale(self.noise, output, latents))
+        return distributions.StudentT(self.df, squeezed(output), noise_scale(self.noise, output, latents))
 
     def bound(self, y: Tensor) -> float | None:
         return _highest(self, y) if isinstance(self.noise, int | float) else None
@@ -209,16 +219,17 @@ class Heteroscedastic(Likelihood):
 
     def distribution(self, output: Tensor, latents: Latents) -> Distribution:
         mean, raw = output.chunk(2, dim=-1)
-        return distributions.Normal(_squeezed(mean), _squeezed(functional.softplus(raw) + LEAST_SCALE))
+        return distributions.Normal(squeezed(mean), squeezed(functional.softplus(raw) + LEAST_SCALE))
 
     def log_prob(self, output: Tensor, y: Tensor, latents: Latents) -> Tensor:
-        terms = self.distribution(output, latents).log_prob(_like(y, output.chunk(2, dim=-1)[0]))
-        return terms.sum(-1) if terms.dim() > 1 else terms
+        terms = self.distribution(output, latents).log_prob(shaped_like(y, output.chunk(2, dim=-1)[0]))
+        return per_example(terms)
 
     def check(self, output: Tensor, y: Tensor) -> None:
-        if output.dim() != 2 or output.shape[1] != 2 * _outcomes(y):
+        wanted = 2 * outcomes_each(y)
+        if output.dim() != 2 or output.shape[1] != wanted:
             raise BadInput(
-                f"Heteroscedastic needs a mean and a scale for each outcome, [n, {2 * _outcomes(y)}], the module gives "
+                f"Heteroscedastic needs a mean and a scale for each outcome, [n, {wanted}], the module gives "
                 f"{list(output.shape)}"
             )
 
@@ -235,17 +246,17 @@ class Poisson(Likelihood):
     """
 
     def distribution(self, output: Tensor, latents: Latents) -> Distribution:
-        return distributions.Poisson(_squeezed(output).exp())
+        return distributions.Poisson(squeezed(output).exp())
 
     def log_prob(self, output: Tensor, y: Tensor, latents: Latents) -> Tensor:
-        y = _like(y, output).to(output.dtype)
-        log_rate = _squeezed(output)
+        y = shaped_like(y, output).to(output.dtype)
+        log_rate = squeezed(output)
         terms = y * log_rate - log_rate.exp() - torch.lgamma(y + 1)
-        return terms.sum(-1) if terms.dim() > 1 else terms
+        return per_example(terms)
 
     def check(self, output: Tensor, y: Tensor) -> None:
         super().check(output, y)
-        _refuse((y < 0) | (y != y.round()), y, "Poisson needs counts 0, 1, 2, …")
+        refuse((y < 0) | (y != y.round()), y, "Poisson needs counts 0, 1, 2, …")
 
 
 @dataclass(frozen=True)
@@ -306,53 +317,8 @@ def as_likelihood(given: Any) -> Likelihood:
     )
 
 
-def _check_noise(noise: Any) -> None:
-    if isinstance(noise, Distribution):
-        if noise.batch_shape or noise.event_shape:
-            raise BadInput(f"the law of the noise must be of one number, got {noise}")
-        if not noise.support.check(torch.tensor(-1.0)):  # pyright: ignore[reportOptionalMemberAccess]
-            return
-        raise BadInput(f"the law of the noise must be positive, such as HalfNormal(1.0), got {noise}")
-    if isinstance(noise, str):
-        if noise != "learnt":
-            raise BadInput(f'noise must be a positive number, a torch law of it, or "learnt", got {noise!r}')
-        return
-    require_positive("noise", noise)
-
-
-def _latent_noise(noise: Any) -> dict[str, Distribution]:
-    if isinstance(noise, Distribution):
-        return {"noise": noise}
-    return {"noise": LogNormal(0.0, 3.0)} if noise == "learnt" else {}
-
-
-def _scale(noise: Any, output: Tensor, latents: Latents) -> Tensor:
-    return latents["noise"] if "noise" in latents else torch.full((), noise, dtype=output.dtype, device=output.device)
-
-
 def _highest(likelihood: Likelihood, y: Tensor) -> float:
     """The log density at its peak, and a little more: terms are rounded, in float32 perhaps."""
     nought = torch.zeros(1, dtype=torch.float64)
-    peak = _outcomes(y) * likelihood.distribution(nought, {}).log_prob(nought).item()
-    return peak + 1e-5 * (_outcomes(y) + abs(peak))
-
-
-def _outcomes(y: Tensor) -> int:
-    """How many numbers each example has."""
-    return y[0].numel()
-
-
-def _squeezed(output: Tensor) -> Tensor:
-    """[n, 1] as [n]."""
-    return output.squeeze(-1) if output.dim() > 1 and output.shape[-1] == 1 else output
-
-
-def _like(y: Tensor, output: Tensor) -> Tensor:
-    """Outcomes in the shape of the output: [n] and [n, 1] must never be broadcast against each other."""
-    return _squeezed(y) if y.dim() > 1 and _squeezed(output).dim() == 1 else y
-
-
-def _refuse(bad: Tensor, y: Tensor, wanted: str) -> None:
-    if bad.any():
-        row = int(bad.nonzero()[0, 0])
-        raise BadInput(f"{wanted}, got {y[row].tolist()} in row {row}")
+    peak = outcomes_each(y) * likelihood.distribution(nought, {}).log_prob(nought).item()
+    return peak + 1e-5 * (outcomes_each(y) + abs(peak))
