@@ -27,6 +27,7 @@ STATS = {
     "is_accepted",
     "work",
     "kinetic_temperature",
+    "kinetic_temperatures",
     "configurational_temperature",
 }
 
@@ -72,7 +73,7 @@ def test_statistics_agree_with_each_other(trace: ggmc.Trace) -> None:
     low, high = trace.kernel.steps
     assert set(np.unique(s["n_steps"])) == set(range(low, high + 1))
     assert (s["n_steps"] == s["n_steps"][:1]).all()
-    for name in ("kinetic_temperature", "configurational_temperature"):
+    for name in ("kinetic_temperature", "kinetic_temperatures", "configurational_temperature"):
         assert s[name].mean() == pytest.approx(1.0, abs=0.1), name
 
 

@@ -23,7 +23,7 @@ from ggmc.target import OnCoordinates, check_gradients, check_scalar, check_star
 
 CHUNK_MEMORY = 64 * 2**20  # bytes on a CPU, where larger chunks are slower; on a GPU, a quarter of what is free
 CHUNKS_TO_STOP_AT = 20  # a sum that may stop early is looked at about this often ...
-LEAST_CHUNK = 100  # ... where chunks do not become so small that the looking costs more than it saves
+LEAST_CHUNK = 20  # ... where chunks do not become so small that the looking costs more than it saves
 
 
 class DataDensity(OnCoordinates):

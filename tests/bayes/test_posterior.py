@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import copy
-import logging
 import math
 import warnings
 from typing import Any
@@ -309,7 +308,6 @@ def test_integer_parameters_are_refused() -> None:
 
 @pytest.fixture(scope="module")
 def trace() -> ggmc.Trace:
-    logging.getLogger("ggmc").setLevel(logging.ERROR)
     module = nn.Linear(1, 1).double()
     return ggmc.sample(posterior(module=module), draws=200, warmup=300, chains=4, progress=False)
 
