@@ -44,7 +44,7 @@ class Case(NamedTuple):
 
 CASES = {
     "MLP 13-50-10, batch 32": Case(partial(MLP, [13, 50, 10]), (32, 13), 100),
-    "MLP 784-500-256-10, batch 128": Case(partial(MLP, [784, 500, 256, 10]), (128, 784), 40),
+    "MLP 784-500-256-10, batch 128": Case(partial(MLP, [784, 500, 256, 10]), (128, 784), 100),
     "ResNet-20, batch 125": Case(ResNet20, (125, 3, 32, 32), 2),
 }
 
