@@ -49,7 +49,7 @@ def main() -> None:
         "HMC, long": (ggmc.HMC(), 10 * draws, 0),
         "HMC, long, again": (ggmc.HMC(), 10 * draws, 1),
         "GGMC, palindromic minibatches": (ggmc.GGMC(guide=ggmc.Minibatch(30)), draws, 2),
-        "SGHMC": (ggmc.SGHMC(0.02, 5.0, "10 epochs", ggmc.Minibatch(30, "iid")), draws, 3),
+        "SGHMC": (ggmc.SGHMC(0.006, 5.0, "20 epochs", ggmc.Minibatch(30, "iid")), draws, 3),
     }
     found: dict[str, ggmc.Prediction] = {}
     seconds: dict[str, float] = {}
