@@ -25,14 +25,18 @@ def test_german_credit() -> None:
     assert found.rhat < 1.01
 
 
-@pytest.mark.parametrize(
-    "guide", [*guides(1000)[:3], *(pytest.param(guide, marks=pytest.mark.slow) for guide in guides(1000)[3:])], ids=str
-)
-def test_german_credit_with_minibatches(guide: Any) -> None:
+GUIDES = [pytest.param(*given, id=str(given[0])) for given in guides(1000)[:3]] + [
+    pytest.param(*given, id=str(given[0]), marks=pytest.mark.slow) for given in guides(1000)[3:]
+]
+
+
+@pytest.mark.parametrize(("guide", "steps"), GUIDES)
+def test_german_credit_with_minibatches(guide: Any, steps: int | None) -> None:
     known = german_credit()
     target = logistic_regression(*german())
     anchored: Any = ggmc.ControlVariate(1000, curvature="dense").bind(target)
-    trace = ggmc.sample(target, ggmc.GGMC(guide=guide, mass=anchored.mass(1.0)), draws=400, warmup=200, progress=False)
+    kernel = ggmc.GGMC(guide=guide, steps=steps, mass=anchored.mass(1.0))
+    trace = ggmc.sample(target, kernel, draws=400, warmup=200, progress=False)
     error = np.hypot(errors(trace), known.mean_error)
     assert (np.abs(trace["theta"].mean((0, 1)) - known.mean) / error).max() < 4.5  # of 25 means: 2 in 10,000 by chance
 

@@ -124,7 +124,8 @@ def test_control_c_returns_what_was_drawn(caplog: pytest.LogCaptureFixture) -> N
 def test_a_real_control_c_in_another_process(tmp_path: Path) -> None:
     script = tmp_path / "long.py"
     script.write_text(
-        "import torch, ggmc\n"
+        "import signal, torch, ggmc\n"
+        "signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background job would ignore it\n"
         "target = ggmc.Density(lambda x: -(x**2).sum(), torch.zeros(2, dtype=torch.float64))\n"
         "print('ready', flush=True)\n"
         "trace = ggmc.sample(target, ggmc.MALA(0.5), draws=10**6, warmup=0, progress=False)\n"
