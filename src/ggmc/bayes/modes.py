@@ -9,26 +9,26 @@ from typing import Any
 
 import torch
 from torch import nn
-from torch.nn.modules.batchnorm import _BatchNorm  # pyright: ignore[reportPrivateUsage]
-from torch.nn.modules.dropout import _DropoutNd  # pyright: ignore[reportPrivateUsage]
 
 from ggmc.bayes.inputs import called
+from ggmc.restless import normalises_over_batch, restless_layers, restless_now
 
 
 def not_exact_because_of(module: nn.Module) -> str | None:
     """The layer that makes the module's output random, or dependent on the rest of the batch; with the fix."""
-    for name, layer in module.named_modules():
+    for name, layer in restless_layers(module):
+        if not restless_now(layer):
+            continue
         where = f"the layer {name or 'itself'} ({type(layer).__name__})"
-        if isinstance(layer, _BatchNorm) and (layer.training or layer.running_mean is None):
+        if normalises_over_batch(layer):
             return (
                 f"{where} normalises over the batch, so U is not a sum over examples. Use "
                 "ggmc.replace_batchnorm(module), module.eval() to fix its statistics, or adjust=False"
             )
-        if isinstance(layer, _DropoutNd) and layer.training and layer.p > 0:
-            return (
-                f"{where} draws another mask at every look, so U is not a function of the parameters. Use "
-                "module.eval(), or adjust=False"
-            )
+        return (
+            f"{where} throws dice at every look, so U is not a function of the parameters. Use module.eval(), or "
+            "adjust=False"
+        )
     return None
 
 
@@ -61,12 +61,12 @@ def evaluating(module: nn.Module) -> Iterator[None]:
 
 def batchnorm_trains(module: nn.Module) -> bool:
     """Whether the module has BatchNorm layers in training mode."""
-    return any(isinstance(layer, _BatchNorm) and layer.training for layer in module.modules())
+    return any(normalises_over_batch(layer) and layer.training for layer in module.modules())
 
 
 def settle_batchnorm(module: nn.Module, call: Callable[[], Any]) -> None:
     """Give BatchNorm the statistics of one call: those it has may belong to other weights."""
-    layers = [layer for layer in module.modules() if isinstance(layer, _BatchNorm)]
+    layers: list[Any] = [layer for layer in module.modules() if normalises_over_batch(layer)]
     kept = [(layer.training, layer.momentum) for layer in layers]
     for layer in layers:
         layer.reset_running_stats()

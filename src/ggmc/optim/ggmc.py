@@ -64,14 +64,10 @@ class GGMC(Midpoint):
         if scheme not in SCHEMES:
             raise BadInput(f"scheme must be one with a single kick per step, {' or '.join(SCHEMES)}, got {scheme!r}")
         self._everywhere = scheme == "OABAO"
-        settings = {
-            "lr": lr,
-            "momentum": momentum,
-            "num_data": num_data,
-            "temperature": temperature,
-            "weight_decay": weight_decay,
-        }
-        super().__init__(parameters, settings, seed)
+        super().__init__(
+            parameters, seed, lr=lr, momentum=momentum, num_data=num_data, temperature=temperature,
+            weight_decay=weight_decay,
+        )  # fmt: skip
 
     def _kind(self) -> str:
         return f"GGMC with scheme {SCHEMES[0] if self._everywhere else SCHEMES[1]}"

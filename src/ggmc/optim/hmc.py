@@ -49,8 +49,7 @@ class HMC(Midpoint):
         weight_decay: float = 0.0,
         seed: int | None = None,
     ):
-        settings = {"lr": lr, "num_data": num_data, "temperature": temperature, "weight_decay": weight_decay}
-        super().__init__(parameters, settings, seed)
+        super().__init__(parameters, seed, lr=lr, num_data=num_data, temperature=temperature, weight_decay=weight_decay)
 
     def end_trajectory(self, potential: Potential | None = None, reject: bool = True) -> Info:
         return super().end_trajectory(potential, reject)

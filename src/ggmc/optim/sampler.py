@@ -20,7 +20,8 @@ from ggmc.errors import BadInput
 from ggmc.metropolis import Info, log_uniforms
 from ggmc.optim.flat import Flat, trainable
 from ggmc.optim.settings import Settings
-from ggmc.optim.trajectory import Trajectory, as_number, restless_layers
+from ggmc.optim.trajectory import Trajectory, as_number
+from ggmc.restless import restless_layers
 
 Parameters = nn.Module | Iterable[Tensor]
 Potential = float | Tensor | Callable[[], float | Tensor]
@@ -31,7 +32,7 @@ class Sampler(torch.optim.Optimizer, ABC):
 
     _euler = False  # is the momentum β = 1 − γh, or e^(−γh)?
 
-    def __init__(self, parameters: Parameters, settings: dict[str, Any], seed: int | None):
+    def __init__(self, parameters: Parameters, seed: int | None, **settings: Any):
         chosen = trainable(parameters)
         self._module = parameters if isinstance(parameters, nn.Module) else None
         Settings.of(settings, self._euler)

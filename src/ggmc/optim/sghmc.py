@@ -56,14 +56,10 @@ class SGHMC(Sampler):
         weight_decay: float = 0.0,
         seed: int | None = None,
     ):
-        settings = {
-            "lr": lr,
-            "momentum": momentum,
-            "num_data": num_data,
-            "temperature": temperature,
-            "weight_decay": weight_decay,
-        }
-        super().__init__(parameters, settings, seed)
+        super().__init__(
+            parameters, seed, lr=lr, momentum=momentum, num_data=num_data, temperature=temperature,
+            weight_decay=weight_decay,
+        )  # fmt: skip
 
     def _move(self, force: Tensor, now: Settings) -> None:
         self._rub(self._momentum, now.momentum, math.sqrt(2 * (1 - now.momentum) * now.temperature), into=self._spare)

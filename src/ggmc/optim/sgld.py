@@ -51,8 +51,7 @@ class SGLD(Sampler):
         weight_decay: float = 0.0,
         seed: int | None = None,
     ):
-        settings = {"lr": lr, "num_data": num_data, "temperature": temperature, "weight_decay": weight_decay}
-        super().__init__(parameters, settings, seed)
+        super().__init__(parameters, seed, lr=lr, num_data=num_data, temperature=temperature, weight_decay=weight_decay)
         self._owed = 0.0  # there is no momentum to draw
 
     def _move(self, force: Tensor, now: Settings) -> None:

@@ -3,20 +3,18 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.nn.modules.batchnorm import _BatchNorm
-from torch.nn.modules.dropout import _DropoutNd
 
 from ggmc import metropolis
 from ggmc.errors import BadInput, NotExact
 from ggmc.metropolis import Info
 from ggmc.optim.flat import Flat
 from ggmc.optim.settings import Settings
+from ggmc.restless import restless_now
 from ggmc.scheme import State
 
 
@@ -53,7 +51,7 @@ class Trajectory:
             self.reason = "somebody else wrote to the parameters along the trajectory: do so between trajectories"
         else:
             for name, layer in self.restless:
-                if layer.training:
+                if restless_now(layer):
                     self.reason = (
                         f"{type(layer).__name__} {name!r} was in training mode, where the loss depends on more than "
                         "the parameters and the batch: put it in eval mode, or use a layer without memory or chance"
@@ -132,23 +130,6 @@ class Trajectory:
 
 def _row(potential: Tensor | None) -> Tensor | None:
     return None if potential is None else potential[None]
-
-
-def restless_layers(module: nn.Module | None) -> Iterator[tuple[str, nn.Module]]:
-    """Layers that in training mode remember other batches, or throw dice.
-
-    Example:
-        >>> from torch import nn
-        >>> from ggmc.optim.trajectory import restless_layers
-        >>> net = nn.Sequential(nn.Linear(2, 2), nn.BatchNorm1d(2), nn.Dropout(0.5), nn.Dropout(0.0))
-        >>> [name for name, _ in restless_layers(net)]
-        ['1', '2']
-    """
-    for name, layer in module.named_modules() if module is not None else ():
-        dice = (isinstance(layer, _DropoutNd) and layer.p > 0) or isinstance(layer, nn.RReLU)
-        dice = dice or (isinstance(layer, nn.RNNBase | nn.MultiheadAttention) and layer.dropout > 0)
-        if dice or isinstance(layer, _BatchNorm):
-            yield name, layer
 
 
 PART = 65_536
