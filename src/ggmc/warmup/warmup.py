@@ -15,7 +15,6 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ggmc import lengths, metropolis
 from ggmc.errors import BadInput, require_positive
 from ggmc.guides import Field
 from ggmc.kernels import GGMC, Kernel
@@ -23,9 +22,10 @@ from ggmc.kernels.ggmc import fixed_mass
 from ggmc.kernels.guards import refuse_if_not_exact
 from ggmc.mass import Identity, Mass, as_mass
 from ggmc.metropolis import Info
-from ggmc.scheme import Dynamics, Scheme, State, normals, refresh, run
+from ggmc.scheme import Dynamics, Scheme, State, normals, refresh
 from ggmc.target import Target
 from ggmc.warmup import batch_size
+from ggmc.warmup.explore import explore
 from ggmc.warmup.length import LONGEST, Paths, steps_around
 from ggmc.warmup.lost import bring_back_lost_chains, left_behind_by
 from ggmc.warmup.mass import LARGEST_LEARNT, Moments, per_tensor, suitable_kind
@@ -217,39 +217,8 @@ class Warmup:
         return Dynamics(step_size, self.settings.friction, self.temperature, self.mass)
 
     def _explore(self, state: State, step_size: float, generator: torch.Generator) -> tuple[State, Info]:
-        """A trajectory of a random length from a fresh momentum, every unit of its path kept."""
-        dynamics, temperature = self._dynamics(step_size), self.temperature
-        word = Scheme(self.settings.scheme).repeated
-        plan = word.plan(self.unit)
-        chains = len(state.position)
-        noise = normals(state.position, generator)
-        log_uniform = metropolis.log_uniforms(chains, generator)
-        units = lengths.draw((1, self.reach), generator)
-        # One tape for the whole trajectory; where a unit's last kick meets the next one's first, they share an entry.
-        stride = word.plan(2 * self.unit).gradients - plan.gradients
-        tape = self.field.tape(stride * (units - 1) + plan.gradients, chains, generator)
-
-        start = here = state._replace(momentum=refresh(state.momentum, math.inf, dynamics, noise))
-        assert start.potential is not None
-        work = torch.zeros_like(start.potential)
-        positions = [self.paths.watched(start.position)]
-        log_accepts = [torch.zeros_like(start.potential)]
-        for unit in range(units):
-            momentum = refresh(here.momentum, dynamics.decay(plan.outer), dynamics, noise)
-            part = tape[unit * stride : unit * stride + plan.gradients]
-            here, more = run(plan, here._replace(momentum=momentum), dynamics, self.field, part, noise)
-            work = work + more
-            if here.potential is None and (self.field.deterministic or unit == units - 1):
-                here = here._replace(potential=self.target.potential(here.position))
-            positions.append(self.paths.watched(here.position))
-            if here.potential is not None:
-                log_accepts.append(-(here.potential - start.potential + work) / temperature)
-        if len(log_accepts) < len(positions):  # not tested on the way: taken to have grown in proportion
-            log_accepts = [log_accepts[-1] * (unit / units) for unit in range(units + 1)]
-        acceptances = torch.stack(log_accepts).nan_to_num(-torch.inf).clamp_max(0.0).exp()
-        self.paths.add(torch.stack(positions), acceptances)
-        here = here._replace(trajectories=start.trajectories + 1)
-        return metropolis.decide(start, here, work, units * self.unit, temperature, log_uniform)
+        word, dynamics = Scheme(self.settings.scheme).repeated, self._dynamics(step_size)
+        return explore(word, self.unit, self.reach, state, dynamics, self.target, self.field, self.paths, generator)
 
     def _first_step_size(self, state: State, generator: torch.Generator) -> float:
         """Double or halve until the acceptance of one step, or of the shortest whole trajectory, crosses one half."""
