@@ -85,7 +85,7 @@ class DataDensity(OnCoordinates):
         ):
             vectorise = False
         self.vectorise = vectorise
-        self._prior: Any = OverChains(self._prior_of_row, self.space, (), vectorise)
+        self._prior = OverChains(self._prior_of_row, self.space, (), vectorise)
         self._chunk = OverChains(self._chunk_of_row, self.space, (None,), vectorise)
         self._part = OverChains(self._part_of_row, self.space, (None,), vectorise)
         self._first = OverChains(self._first_of_row, self.space, (None,), vectorise)
@@ -106,11 +106,15 @@ class DataDensity(OnCoordinates):
 
     def potential_and_gradient(self, position: Tensor) -> tuple[Tensor, Tensor]:
         def streamed(rows: Tensor) -> tuple[Tensor, Tensor]:
-            (first, _), *others = self._chunks(len(rows))
-            potential, gradient = self._first.with_gradient(rows, first)
-            for chunk, _ in others:
-                parts, slopes = self._part.with_gradient(rows, chunk)
+            potential, gradient = (
+                torch.zeros(len(rows), dtype=torch.float64, device=rows.device),
+                torch.zeros_like(rows),
+            )
+            part = self._first
+            for chunk, _ in self._chunks(len(rows)):
+                parts, slopes = part.with_gradient(rows, chunk)
                 potential, gradient = potential + parts, gradient + slopes
+                part = self._part
             return potential, gradient
 
         with no_validation():

@@ -51,10 +51,10 @@ def sample(
 
     Without a kernel, or with one whose `step_size` is None, warm-up tunes what is open (see `ggmc.warmup`), towards the
     acceptance `target_accept` (0.8; 0.6 for MALA, 0.65 for minibatches, 0.9 for control variates), and then freezes it:
-    `trace.kernel` shows what it found. The same seed gives the same draws. Ctrl-C returns what was drawn so far; an
-    exception from the target carries it as its `trace` attribute. A chain that early warm-up finds trapped far above
-    the others goes on from the best of them, and the log says so. Findings that should worry you are logged and kept
-    in `trace.warnings`.
+    `trace.kernel` shows what it found. The same seed gives the same draws (of a `ggmc.Posterior`, to the last bit only
+    with its `vectorise` given). Ctrl-C returns what was drawn so far; an exception from the target carries it as its
+    `trace` attribute. A chain that early warm-up finds trapped far above the others goes on from the best of them, and
+    the log says so. Findings that should worry you are logged and kept in `trace.warnings`.
 
     `start` gives the chains' first positions, unconstrained, [chains, d] (`trace.rows()[:, -1]` goes on from another
     run). `anneal` is a temperature for the beginning of warm-up, from where it goes to the kernel's own, which it
@@ -189,6 +189,7 @@ class Chains:
         return {
             "kernel": kernels.to_dict(self.warmup.kernel),
             "warmup_iterations": self.warmup.iterations,
+            "anneal": self.warmup.anneal,
             "state": dict(self.state._asdict()),
             "generator": self.generator.get_state(),
             "warmup": self.warmup.state_dict(),
@@ -198,7 +199,7 @@ class Chains:
     def load_state_dict(self, stored: dict[str, Any]) -> None:
         """Become what was stored; refuses the state of a run with other settings."""
         own = self.state_dict()
-        for name in ("kernel", "warmup_iterations"):
+        for name in ("kernel", "warmup_iterations", "anneal"):
             if stored[name] != own[name]:
                 raise BadInput(f"the stored run has {name} {stored[name]!r}, but this one has {own[name]!r}")
         if stored["state"]["position"].shape != self.state.position.shape:

@@ -15,6 +15,8 @@ import ggmc
 from ggmc import diagnostics
 from ggmc.bayes import likelihoods, priors
 from ggmc.errors import BadInput
+from ggmc.over_chains import OverChains
+from ggmc.run import Chains
 
 F64 = torch.float64
 NORMAL = priors.Gaussian(1.0)
@@ -188,3 +190,41 @@ def test_ctrl_c_stops_a_tempering_sweep() -> None:
     target = ggmc.Density(lambda x: -(x**2).sum() / 2, torch.zeros(1, dtype=F64))
     _, traces = ggmc.tempering(target, [1.0, 0.5], watch=watch, **QUICK)
     assert len(traces) == 1
+
+
+def test_a_gradient_holds_one_chunk_of_large_data_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    target = ggmc.Posterior(nn.Linear(2, 1), "gaussian", NORMAL, X, Y)
+    expected = target.potential_and_gradient(target.coordinates.start[None])
+    monkeypatch.setattr(target, "rows_at_once", lambda examples: 5)
+    held = 0
+    chunks, with_gradient = target._chunks, OverChains.with_gradient
+
+    def counted(*arguments: Any, **options: Any) -> Any:
+        nonlocal held
+        for chunk in chunks(*arguments, **options):
+            held += 1
+            yield chunk
+
+    def one_held(self: OverChains, *arguments: Any) -> Any:
+        nonlocal held
+        assert held == 1
+        held = 0
+        return with_gradient(self, *arguments)
+
+    monkeypatch.setattr(target, "_chunks", counted)
+    monkeypatch.setattr(OverChains, "with_gradient", one_held)
+    found = target.potential_and_gradient(target.coordinates.start[None])
+    assert all(torch.allclose(a, b) for a, b in zip(found, expected, strict=True))
+
+
+def test_the_prior_predictive_does_not_look_at_the_data(monkeypatch: pytest.MonkeyPatch) -> None:
+    target = ggmc.Posterior(nn.Linear(2, 1), "gaussian", NORMAL, X, Y)
+    monkeypatch.setattr(target, "potential_and_gradient", None)
+    assert target.prior_predictive(X, draws=5).mean.shape == (12,)
+
+
+def test_a_stored_run_with_another_annealing_is_refused() -> None:
+    target = ggmc.Posterior(nn.Linear(2, 1), "gaussian", NORMAL, X, Y, vectorise=True)
+    runs = [Chains(target, ggmc.GGMC(), 2, 20, 0, anneal=anneal) for anneal in (None, 5.0)]
+    with pytest.raises(BadInput, match="anneal"):
+        runs[0].load_state_dict(runs[1].state_dict())

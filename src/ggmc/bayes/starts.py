@@ -57,22 +57,22 @@ def typical(law: Distribution) -> Tensor:
 
 def prior_draws(target: Posterior, number: int, generator: torch.Generator) -> Tensor:
     """Rows drawn from the prior, unknown scales included: [number, d]."""
-    rows = _prior_rows(target, number, generator)
-    # Only where a chain begins is chosen by looking, which biases nothing.
+    with seeded(_seed_from(generator), target.device):
+        drawn = [target.draw_of_prior() for _ in range(number)]
+    stacked = {name: torch.stack([draw[name] for draw in drawn]) for name in drawn[0]}
+    return target.coordinates.unconstrain({name: value.to(target.coordinates.start) for name, value in stacked.items()})
+
+
+def finite_prior_draws(target: Posterior, chains: int, generator: torch.Generator) -> Tensor:
+    """The same, drawn again where the potential is not finite: to begin at, not to look at the prior by."""
+    rows = prior_draws(target, chains, generator)
     for _ in range(30):
         potential, gradient = target.potential_and_gradient(rows)
         bad = ~(potential.isfinite() & gradient.isfinite().all(-1))
         if not bad.any():
             break
-        rows[bad] = _prior_rows(target, int(bad.sum()), generator)
+        rows[bad] = prior_draws(target, int(bad.sum()), generator)
     return rows
-
-
-def _prior_rows(target: Posterior, number: int, generator: torch.Generator) -> Tensor:
-    with seeded(_seed_from(generator), target.device):
-        drawn = [target.draw_of_prior() for _ in range(number)]
-    stacked = {name: torch.stack([draw[name] for draw in drawn]) for name in drawn[0]}
-    return target.coordinates.unconstrain({name: value.to(target.coordinates.start) for name, value in stacked.items()})
 
 
 def prior_scales(target: Posterior) -> Tensor:
