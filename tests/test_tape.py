@@ -51,6 +51,18 @@ def test_all_sweeps_of_a_trajectory_go_in_the_same_order(sweeps: int) -> None:
     assert all(torch.equal(first, other) for other in others)
 
 
+@pytest.mark.parametrize("batches", [2, 3, 4])
+@pytest.mark.parametrize("sweeps", [1, 2, 3])
+def test_between_half_kicks_all_batches_weigh_the_same_and_none_acts_twice_running(batches: int, sweeps: int) -> None:
+    generator = torch.Generator().manual_seed(0)
+    tape = as_order("palindrome").draw(2 * batches * sweeps + 1, batches, 50, generator)
+    weights = torch.ones(len(tape))
+    weights[0] = weights[-1] = 0.5
+    for batch in range(batches):
+        assert torch.equal(((tape == batch) * weights[:, None]).sum(0), torch.full((50,), 2.0 * sweeps))
+    assert (tape[1:] != tape[:-1]).all()
+
+
 def test_epochs_meet_every_batch_once() -> None:
     for part in draw("epoch", 12).split(4):
         assert torch.equal(part.sort(0).values, torch.arange(4)[:, None].expand(4, 50))

@@ -15,6 +15,7 @@ from torch.distributions import Distribution
 from torch.linalg import LinAlgError  # pyright: ignore[reportAttributeAccessIssue]
 from torch.utils._pytree import tree_leaves, tree_map
 
+from ggmc.compiled import Compiled
 from ggmc.space import Space
 
 log = logging.getLogger("ggmc")
@@ -45,6 +46,11 @@ class OverChains:
         self._at_once = torch.func.vmap(lambda row, *rest: function(space.views(row), *rest), in_dims=(0, *chained))
         self._vectorised = vectorised
         self._measured: dict[Any, bool] = {}
+        self._compiled: Compiled | None = None
+
+    def compile(self) -> None:
+        """Have the gradient compiled, for all chains at once."""
+        self._compiled = Compiled(self._gradient_at_once)
 
     def __call__(self, position: Tensor, *rest: Any) -> Tensor:
         """The function's value in each row; differentiable."""
@@ -54,6 +60,8 @@ class OverChains:
 
     def with_gradient(self, position: Tensor, *rest: Any) -> tuple[Tensor, Tensor]:
         """Its value, and its gradient in each row."""
+        if self._compiled is not None:
+            return self._compiled(position, *rest)
         if self._is_at_once(True, position, rest):
             return self._gradient_at_once(position, *rest)
         return self._gradient_one_by_one(position, *rest)

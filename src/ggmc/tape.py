@@ -10,7 +10,8 @@ law of the tape is the same read backwards; equal laws of its entries one by one
 - `palindrome`: out through the batches in a random order and back through them in the reverse order, so that the noise
   of the way out cancels on the way back. Every tape, whatever its length, reads the same backwards. All sweeps of one
   trajectory go in the same order: repeating one symplectic map keeps the energy error bounded, as in HMC, where sweeps
-  in fresh orders would add up their errors.
+  in fresh orders would add up their errors. Words that begin and end in half a kick read one entry more; there the
+  sweeps turn round at the first batch, 1 2 3 1 3 2 1, so that all batches weigh the same and none acts twice running.
 
 Example:
     >>> import torch
@@ -93,11 +94,12 @@ class Palindrome:
     name, reversible = "palindrome", True
 
     def draw(self, entries: int, batches: int, chains: int, generator: torch.Generator) -> Tensor:
-        half = math.ceil(entries / 2)
+        half, has_centre = math.ceil(entries / 2), entries % 2
         out = _shuffles(1, batches, chains, generator)[0]
-        sweep = torch.cat([out, out.flip(0)])
+        back = torch.cat([out[:1], out[1:].flip(0)]) if has_centre else out.flip(0)
+        sweep = torch.cat([out, back])
         there = sweep.repeat(math.ceil(half / len(sweep)), 1)[:half]
-        return torch.cat([there, there.flip(0)[entries % 2 :]])
+        return torch.cat([there, there.flip(0)[has_centre:]])
 
     def sweep(self, batches: int) -> int:
         return 2 * batches
