@@ -30,7 +30,7 @@ from torch import Tensor
 from ggmc.errors import BadInput
 from ggmc.optim.sampler import Sampler
 from ggmc.optim.settings import Settings
-from ggmc.optim.trajectory import Trajectory, product
+from ggmc.optim.trajectory import Trajectory, kinetic_energy, product
 
 
 class Midpoint(Sampler):
@@ -42,23 +42,23 @@ class Midpoint(Sampler):
         half, trajectory = now.step_size / 2, self._trajectory
         # At rest, as at the very first step, the parameters are taken for a midpoint.
         kick = now.num_data * (half + (half if self._pending is None else self._pending))
+        self._pending = half
         momentum, spare = self._momentum, self._spare
+        if trajectory is not None and not self._everywhere:
+            momentum.add_(force, alpha=-kick)
+            self._position.add_(momentum, alpha=2 * half)
+            return
         if trajectory is not None:
             # Halfway through the kick the momentum is the mean of before and after: ΔK = −t ∇U·(m_before + m_after)/2.
             kick /= 2
             momentum.add_(force, alpha=-kick)
             trajectory.work.add_(product(momentum, force), alpha=-2 * kick)
-        if self._everywhere or trajectory is None:
-            # The momentum before the friction stays at hand in the spare: should the trajectory end here, this O stands
-            # outside the test.
-            torch.add(momentum, force, alpha=-kick, out=spare)
-            self._position.add_(spare, alpha=half)
-            self._rub(spare, now.momentum, math.sqrt((1 - now.momentum**2) * now.temperature), into=momentum)
-            self._position.add_(momentum, alpha=half)
-        else:
-            momentum.add_(force, alpha=-kick)
-            self._position.add_(momentum, alpha=2 * half)
-        self._pending = half
+        # The momentum before the friction stays at hand in the spare: should the trajectory end here, this O stands
+        # outside the test.
+        torch.add(momentum, force, alpha=-kick, out=spare)
+        self._position.add_(spare, alpha=half)
+        self._rub(spare, now.momentum, math.sqrt((1 - now.momentum**2) * now.temperature), into=momentum)
+        self._position.add_(momentum, alpha=half)
 
     def _require_on_the_way(self) -> None:
         if self._trajectory is not None and self._pending is None:
@@ -69,8 +69,13 @@ class Midpoint(Sampler):
             return
         self._position.add_(self._momentum, alpha=-self._pending)
         self._pending = None
-        if self._trajectory is not None and self._everywhere:
+        trajectory = self._trajectory
+        if trajectory is None:
+            return
+        if self._everywhere:
             self._momentum, self._spare = self._spare, self._momentum
+        else:  # where nothing but kicks changed the momentum, their work is what it has gained
+            trajectory.work = kinetic_energy(self._momentum) - kinetic_energy(trajectory.momentum)
 
     def _set_off(self, now: Settings) -> None:
         self._pending = now.step_size / 2

@@ -151,6 +151,12 @@ def product(a: Tensor, b: Tensor) -> Tensor:
     return torch.stack(list(map(torch.dot, a.split(part), b.split(part)))).sum(dtype=torch.float64)
 
 
+def kinetic_energy(momentum: Tensor) -> Tensor:
+    """|m|²/2, added up in float64."""
+    precise = momentum.double()
+    return torch.dot(precise, precise) / 2
+
+
 def as_number(potential: Any, device: torch.device) -> Tensor:
     """One number in float64."""
     tensor = torch.as_tensor(potential, dtype=torch.float64, device=device).detach()
