@@ -1,7 +1,8 @@
 """How far a pass over the data carries a chain: acceptance and effective draws against the learning rate.
 
 Run with `.venv/bin/python -m benchmarks.acceptance` (about 40 minutes on two cores; `a9a`, `mnist`, `cifar`, `tall` as
-arguments choose among the targets). Saves out/acceptance.png.
+arguments choose among the targets). What is measured is kept in out/acceptance, and out/acceptance.png shows all that
+is kept there.
 
 Chains are first brought to equilibrium with exact gradients. Every setting is then measured from those states: the mean
 of min(1, α) over trajectories with fresh momenta and fresh tapes. All orders travel as far per trajectory, twice
@@ -23,6 +24,7 @@ full-gradient HMC with the same mass.
 from __future__ import annotations
 
 import argparse
+import json
 import logging
 import math
 import time
@@ -45,7 +47,7 @@ from benchmarks.posteriors import DATA
 from ggmc.errors import BadInput
 from ggmc.kernels.ggmc import start_state
 from ggmc.mass import Identity
-from ggmc.scheme import Dynamics
+from ggmc.scheme import Dynamics, Scheme
 from ggmc.warmup.mass import per_tensor
 
 log = logging.getLogger("benchmarks.acceptance")
@@ -97,7 +99,9 @@ def measure(study: Study, kernel: Any, field: Any) -> Measured:
         jumps.append((alpha[:, None] * moved.nan_to_num(0, 0, 0)).mean().item())
         steps = info.steps
     alpha, change = float(np.mean(accepted)), min(float(np.mean(jumps)), 1.0)
-    h, passes = kernel.step_size, steps / field.epoch
+    # The exact gradient at a trajectory's end serves the next one's beginning too; a minibatch's does not.
+    gradients = steps if field.exact else Scheme(kernel.scheme).plan(steps).gradients
+    h, passes = kernel.step_size, gradients / field.epoch
     draws = change / (2 - change)
     with_test = passes + (0.0 if field.exact else TEST)
     return Measured(target.num_data * h * h, alpha, steps * h * alpha / passes, draws / with_test)
@@ -117,15 +121,15 @@ def settings(study: Study) -> dict[str, tuple[Any, Any]]:
     }
 
 
-def sweep(study: Study, guide: Any, steps: Any, scheme: str, mass: Any = None, low: float = 0.02) -> list[Measured]:
-    """From a learning rate that is surely accepted up to where hardly anything is, by factors of 2 (8 where easy)."""
+def sweep(study: Study, guide: Any, steps: Any, scheme: str, first: float, mass: Any = None) -> list[Measured]:
+    """From a `first` learning rate that is surely accepted up to where hardly anything is, by factors of 2 or 8."""
     field = guide.bind(study.target)
     kernel = ggmc.GGMC(1.0, math.inf, steps, scheme, guide, mass=study.mass if mass is None else mass)
     found: list[Measured] = []
-    rate = {"iid": 1e-7, None: 1e-4}.get(getattr(guide, "order", None), 1e-6)
+    rate = first
     while True:
         found.append(measure(study, replace(kernel, step_size=math.sqrt(rate / study.target.num_data)), field))
-        if found[-1].acceptance < low:
+        if found[-1].acceptance < 0.02:
             break
         rate *= 8 if found[-1].acceptance > 0.995 else 2
     farthest = max(found, key=lambda m: m.time_per_pass).rate
@@ -238,8 +242,8 @@ def cifar() -> Study:
 # The report
 
 
-def report(study: Study, axes: Any) -> None:
-    """The table, the two panels, and the ratios that matter."""
+def report(study: Study) -> dict[str, list[Measured]]:
+    """The table, and the ratios that matter."""
     found: dict[str, list[Measured]] = {}
     print(
         f"\n{study.name}: N = {study.target.num_data:,}, d = {study.target.space.size:,}, {study.batches} batches\n",
@@ -248,7 +252,8 @@ def report(study: Study, axes: Any) -> None:
     print(f"{'':20}{'rate at α = ½':>16}{'time/pass × α':>16}{'draws/pass':>12}    acceptance by learning rate")
     for name, (guide, steps) in settings(study).items():
         try:
-            found[name] = sweep(study, guide, steps, "O(BAB)O" if name == "full-gradient HMC" else "O(ABA)O")
+            scheme = "O(BAB)O" if name == "full-gradient HMC" else "O(ABA)O"
+            found[name] = sweep(study, guide, steps, scheme, {"iid": 1e-7, "full-gradient HMC": 1e-4}.get(name, 1e-6))
         except BadInput as error:
             print(f"{name:20} not possible: {str(error).split(':')[0]}")
             continue
@@ -256,11 +261,6 @@ def report(study: Study, axes: Any) -> None:
         points = ", ".join(f"{m.rate:.1e} {m.acceptance:.2f}" for m in one if 0.02 < m.acceptance < 0.98)
         best = max(m.draws_per_pass for m in one)
         print(f"{name:20}{rate_at_half(one):16.2e}{best_time(one):16.3g}{best:12.3g}    {points}", flush=True)
-        axes[0].semilogx([m.rate for m in one], [m.acceptance for m in one], "o-", label=name, markersize=3)
-        axes[1].loglog([m.rate for m in one], [m.draws_per_pass for m in one], "o-", label=name, markersize=3)
-    axes[0].set(title=study.name, xlabel="learning rate N h²", ylabel="acceptance")
-    axes[1].set(xlabel="learning rate N h²", ylabel="effective draws per pass", ylim=(1e-6, 3))
-    axes[0].legend(frameon=False, fontsize=7)
     ratio = rate_at_half(found["palindrome"]) / rate_at_half(found["iid"])
     print(f"\nlearning rate at α = ½, palindrome ÷ iid, {study.batches} batches each: {ratio:.1f}")
     hmc = best_time(found["full-gradient HMC"])
@@ -268,6 +268,23 @@ def report(study: Study, axes: Any) -> None:
     if "… dense" in found:
         print(f"time per pass × α, control variates (dense) ÷ HMC: {best_time(found['… dense']) / hmc:.2f}")
     tuned(study, rate_at_half(found["iid"]))
+    return found
+
+
+def draw(kept: Path, file: Path) -> None:
+    """All targets measured so far, side by side: acceptance above, effective draws below."""
+    studies = [json.loads(path.read_text()) for path in sorted(kept.glob("*.json"))]
+    size = (5.5 * len(studies), 8)
+    figure, axes = plt.subplots(2, len(studies), figsize=size, constrained_layout=True, squeeze=False)
+    for (above, below), study in zip(axes.T, studies, strict=True):
+        for label, found in study["found"].items():
+            rates, acceptances, _, draws = zip(*found, strict=True)
+            above.semilogx(rates, acceptances, "o-", label=label, markersize=3)
+            below.loglog(rates, draws, "o-", label=label, markersize=3)
+        above.set(title=study["name"], xlabel="learning rate N h²", ylabel="acceptance")
+        below.set(xlabel="learning rate N h²", ylabel="effective draws per pass", ylim=(1e-6, 3))
+        above.legend(frameon=False, fontsize=7)
+    figure.savefig(file, dpi=110)
 
 
 def tuned(study: Study, iid_rate: float) -> None:
@@ -277,7 +294,7 @@ def tuned(study: Study, iid_rate: float) -> None:
         masses["mass per tensor"] = per_tensor(study.target, study.states)
     for name, mass in masses.items():
         for passes in (2, 8) if mass is study.mass else (2,):
-            hmc = sweep(study, ggmc.Exact(), passes, "O(BAB)O", mass)
+            hmc = sweep(study, ggmc.Exact(), passes, "O(BAB)O", 1e-4, mass)
             print(
                 f"{name}, {passes} passes per trajectory: HMC rate at α = ½ {rate_at_half(hmc):.1e}, "
                 f"time/pass × α {best_time(hmc):.3g}"
@@ -285,7 +302,8 @@ def tuned(study: Study, iid_rate: float) -> None:
             for batches in (2, study.batches):
                 guide = ggmc.Minibatch(math.ceil(study.target.num_data / batches))
                 for scheme in ("O(ABA)O", "O(BAB)O"):
-                    one = sweep(study, guide, f"{passes // 2} sweeps", scheme, mass)
+                    first = rate_at_half(hmc) / batches**2 / 32
+                    one = sweep(study, guide, f"{passes // 2} sweeps", scheme, first, mass)
                     rate = rate_at_half(one)
                     print(
                         f"    {batches:2} batches, {scheme} rate at α = ½ {rate:.1e} ({rate / iid_rate:.0f} × iid's), "
@@ -314,7 +332,7 @@ def main() -> None:
     """Print the tables, save the figure."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("names", nargs="*", default=["tall", "a9a", "cifar", "mnist"])
-    parser.add_argument("--mnist-examples", type=int, default=6000)
+    parser.add_argument("--mnist-examples", type=int, default=3000)
     options = parser.parse_args()
     logging.basicConfig(format="%(message)s")
     log.setLevel(logging.INFO)
@@ -326,17 +344,17 @@ def main() -> None:
     }
     if "tall" in options.names:
         prototype()
-    shown = [name for name in options.names if name != "tall"]
-    if not shown:
-        return
-    figure, axes = plt.subplots(2, len(shown), figsize=(5.5 * len(shown), 8), constrained_layout=True, squeeze=False)
-    for column, name in enumerate(shown):
+    kept, figure = Path("out/acceptance"), Path("out/acceptance.png")
+    kept.mkdir(parents=True, exist_ok=True)
+    for name in options.names:
+        if name == "tall":
+            continue
         begun = time.perf_counter()
-        report(makers[name](), axes[:, column])
+        study = makers[name]()
+        (kept / f"{name}.json").write_text(json.dumps({"name": study.name, "found": report(study)}))
         print(f"({time.perf_counter() - begun:.0f} s)")
-        Path("out").mkdir(exist_ok=True)
-        figure.savefig("out/acceptance.png", dpi=110)
-    print("\nSaved out/acceptance.png")
+        draw(kept, figure)
+        print(f"\nSaved {figure}")
 
 
 if __name__ == "__main__":
