@@ -3,7 +3,8 @@
 Run with `make bench`, or `.venv-bench/bin/python -m benchmarks.effective_draws`. Both sides draw with their own
 defaults, 4 chains of 1000 draws after 1000 of warm-up. The figure is the worst parameter's bulk effective draws over
 the gradients spent on the draws; the second column squares each parameter first, since a chain can be quick about means
-and slow about spreads. Seconds include warm-up and compilation. `--kernels` compares this library's own kernels instead, which is how the default was chosen.
+and slow about spreads. Seconds include warm-up and compilation. `--kernels` compares this library's own kernels
+instead, which is how the default was chosen.
 """
 
 from __future__ import annotations
