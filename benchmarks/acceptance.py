@@ -107,17 +107,19 @@ def measure(study: Study, kernel: Any, field: Any) -> Measured:
     return Measured(target.num_data * h * h, alpha, steps * h * alpha / passes, draws / with_test)
 
 
-def settings(study: Study) -> dict[str, tuple[Any, Any]]:
-    """Every guide with its scheme and length: all but HMC go twice through the data."""
+def settings(study: Study) -> dict[str, tuple[Any, Any, str, float]]:
+    """Every guide with its length, its scheme, and a learning rate to begin at: all go twice through the data."""
     size = math.ceil(study.target.num_data / study.batches)
+    anchored = {
+        label: ggmc.ControlVariate(size, curvature=curvature, anchor=study.anchor)
+        for label, curvature in (("control variates", "none"), ("… diagonal", "diagonal"), ("… dense", "dense"))
+    }
     return {
-        "iid": (ggmc.Minibatch(size, "iid"), "2 epochs"),
-        "epoch": (ggmc.Minibatch(size, "epoch"), "2 epochs"),
-        "palindrome": (ggmc.Minibatch(size), "1 sweep"),
-        "control variates": (ggmc.ControlVariate(size, anchor=study.anchor), "1 sweep"),
-        "… diagonal": (ggmc.ControlVariate(size, curvature="diagonal", anchor=study.anchor), "1 sweep"),
-        "… dense": (ggmc.ControlVariate(size, curvature="dense", anchor=study.anchor), "1 sweep"),
-        "full-gradient HMC": (ggmc.Exact(), 2),
+        "iid": (ggmc.Minibatch(size, "iid"), "2 epochs", "O(ABA)O", 1e-7),
+        "epoch": (ggmc.Minibatch(size, "epoch"), "2 epochs", "O(ABA)O", 1e-6),
+        "palindrome": (ggmc.Minibatch(size), "1 sweep", "O(ABA)O", 1e-6),
+        **{label: (guide, "1 sweep", "O(ABA)O", 1e-6) for label, guide in anchored.items()},
+        "full-gradient HMC": (ggmc.Exact(), 2, "O(BAB)O", 1e-4),
     }
 
 
@@ -141,6 +143,8 @@ def sweep(study: Study, guide: Any, steps: Any, scheme: str, first: float, mass:
 def rate_at_half(found: list[Measured]) -> float:
     """The learning rate where acceptance falls to one half, interpolated in its logarithm."""
     rates, acceptances = [m.rate for m in found], [m.acceptance for m in found]
+    if acceptances[0] < 0.5:
+        raise ValueError(f"the first learning rate, {rates[0]:.1e}, is too large: {acceptances[0]:.2f} are accepted")
     return float(np.exp(np.interp(-0.5, [-a for a in acceptances], np.log(rates))))
 
 
@@ -250,10 +254,9 @@ def report(study: Study) -> dict[str, list[Measured]]:
         flush=True,
     )
     print(f"{'':20}{'rate at α = ½':>16}{'time/pass × α':>16}{'draws/pass':>12}    acceptance by learning rate")
-    for name, (guide, steps) in settings(study).items():
+    for name, (guide, steps, scheme, first) in settings(study).items():
         try:
-            scheme = "O(BAB)O" if name == "full-gradient HMC" else "O(ABA)O"
-            found[name] = sweep(study, guide, steps, scheme, {"iid": 1e-7, "full-gradient HMC": 1e-4}.get(name, 1e-6))
+            found[name] = sweep(study, guide, steps, scheme, first)
         except BadInput as error:
             print(f"{name:20} not possible: {str(error).split(':')[0]}")
             continue
@@ -323,23 +326,24 @@ def prototype() -> None:
 
 def main() -> None:
     """Print the tables, save the figure."""
+    makers = {
+        "a9a": lambda: logistic_study("a9a", *a9a(), batches=40),
+        "cifar": cifar,
+        "mnist": lambda: mnist(options.mnist_examples),
+    }
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("names", nargs="*", default=["tall", "a9a", "cifar", "mnist"])
+    parser.add_argument("names", nargs="*", choices=["tall", *makers], help="all of them if none is named")
     parser.add_argument("--mnist-examples", type=int, default=2000)
     options = parser.parse_args()
     logging.basicConfig(format="%(message)s")
     log.setLevel(logging.INFO)
     logging.getLogger("ggmc").setLevel(logging.ERROR)
-    makers = {
-        "a9a": lambda: logistic_study("a9a", *a9a(), batches=40),
-        "mnist": lambda: mnist(options.mnist_examples),
-        "cifar": cifar,
-    }
-    if "tall" in options.names:
+    names = options.names or ["tall", *makers]
+    if "tall" in names:
         prototype()
     kept, figure = Path("out/acceptance"), Path("out/acceptance.png")
     kept.mkdir(parents=True, exist_ok=True)
-    for name in options.names:
+    for name in names:
         if name == "tall":
             continue
         begun = time.perf_counter()

@@ -134,14 +134,14 @@ def told(values: list[np.ndarray]) -> tuple[float, float]:
 def main() -> None:
     """Print the table."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("names", nargs="*", default=list(DRAWS))
+    parser.add_argument("names", nargs="*", choices=list(DRAWS), help="all of them if none is named")
     parser.add_argument("--splits", type=int, default=5)
     options = parser.parse_args()
     logging.basicConfig(format="%(message)s")
     log.setLevel(logging.INFO)
     logging.getLogger("ggmc").setLevel(logging.ERROR)
     print(f"{'':10}{'':8}{'RMSE':>18}{'LPPD':>20}{'seconds per split':>20}", flush=True)
-    for name in options.names:
+    for name in options.names or DRAWS:
         found: dict[str, list[Scores]] = {"ggmc": [], "NUTS": []}
         for number in tqdm(range(options.splits), desc=name, leave=False):
             data = split(name, number)

@@ -6,7 +6,8 @@ import logging
 from collections.abc import Callable
 from typing import Any
 
-from torch import Tensor, compile
+import torch
+from torch import Tensor
 from torch.fx.experimental.proxy_tensor import make_fx
 from torch.linalg import LinAlgError  # pyright: ignore[reportAttributeAccessIssue]
 from torch.utils._pytree import tree_flatten
@@ -14,12 +15,15 @@ from torch.utils._pytree import tree_flatten
 log = logging.getLogger("ggmc")
 
 
+class CannotCompile(Exception):
+    """Why a function cannot be compiled: no C++ compiler, or an operation that cannot be traced."""
+
+
 class Compiled:
     """A function of tensors, compiled anew for arguments of another form, shape or precision.
 
     It is traced down to its tensor operations first, its own derivatives included: what runs is one program, with no
-    Python in it. Where that cannot be done (no C++ compiler, an operation that cannot be traced) the function runs as
-    it is, and a notice says why.
+    Python in it. Its results carry no graph.
 
     Example:
         >>> import torch
@@ -32,6 +36,7 @@ class Compiled:
         self._function = function
         self._programs: dict[Any, Callable[..., Any]] = {}
 
+    @torch.no_grad()
     def __call__(self, *arguments: Any) -> Any:
         leaves, form = tree_flatten(arguments)
         key = (form, *((leaf.shape, leaf.dtype, leaf.device) for leaf in leaves if isinstance(leaf, Tensor)))
@@ -40,13 +45,12 @@ class Compiled:
         return self._programs[key](*arguments)
 
     def _compile(self, arguments: tuple[Any, ...]) -> Callable[..., Any]:
-        log.info("compiling: some seconds, once")
+        log.info("compiling the gradient: some seconds, once for each number of chains and examples")
         try:
-            program = compile(make_fx(self._function)(*arguments), dynamic=False)
+            program = torch.compile(make_fx(self._function)(*arguments), dynamic=False)
             program(*arguments)
         except LinAlgError:  # the arguments' fault
             raise
-        except Exception as error:  # whatever the compiler cannot do, Python can
-            log.warning("cannot be compiled, so it runs as it is: %s", str(error).split("\n")[0])
-            return self._function
+        except Exception as error:
+            raise CannotCompile(str(error).split("\n")[0]) from error
         return program

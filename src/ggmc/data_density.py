@@ -7,6 +7,7 @@ declares an upper bound of the terms, the sum stops as soon as rejection is cert
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from functools import cached_property
 from typing import Any
 
 import torch
@@ -106,10 +107,8 @@ class DataDensity(OnCoordinates):
 
     def potential_and_gradient(self, position: Tensor) -> tuple[Tensor, Tensor]:
         def streamed(rows: Tensor) -> tuple[Tensor, Tensor]:
-            potential, gradient = (
-                torch.zeros(len(rows), dtype=torch.float64, device=rows.device),
-                torch.zeros_like(rows),
-            )
+            potential = torch.zeros(len(rows), dtype=torch.float64, device=rows.device)
+            gradient = torch.zeros_like(rows)
             part = self._first
             for chunk, _ in self._chunks(len(rows)):
                 parts, slopes = part.with_gradient(rows, chunk)
@@ -194,7 +193,12 @@ class DataDensity(OnCoordinates):
             yield self.data.slice(begin, begin + size), max(0, self.num_data - begin - size)
 
     def _chunk_memory(self) -> float:
-        return torch.cuda.mem_get_info(self.device)[0] / 4 if self.device.type == "cuda" else CHUNK_MEMORY
+        return self._free_memory / 4 if self.device.type == "cuda" else CHUNK_MEMORY
+
+    @cached_property
+    def _free_memory(self) -> int:
+        """Looked at once: chunks of changing size would be compiled again and again."""
+        return torch.cuda.mem_get_info(self.device)[0]
 
     def _stream(self, position: Tensor, limit: Tensor | None) -> Tensor:
         potential = self._prior(position)

@@ -15,7 +15,7 @@ from torch.distributions import Distribution
 from torch.linalg import LinAlgError  # pyright: ignore[reportAttributeAccessIssue]
 from torch.utils._pytree import tree_leaves, tree_map
 
-from ggmc.compiled import Compiled
+from ggmc.compiled import CannotCompile, Compiled
 from ggmc.space import Space
 
 log = logging.getLogger("ggmc")
@@ -50,7 +50,8 @@ class OverChains:
 
     def compile(self) -> None:
         """Have the gradient compiled, for all chains at once."""
-        self._compiled = Compiled(self._gradient_at_once)
+        if self._compiled is None:
+            self._compiled = Compiled(self._gradient_at_once)
 
     def __call__(self, position: Tensor, *rest: Any) -> Tensor:
         """The function's value in each row; differentiable."""
@@ -61,7 +62,11 @@ class OverChains:
     def with_gradient(self, position: Tensor, *rest: Any) -> tuple[Tensor, Tensor]:
         """Its value, and its gradient in each row."""
         if self._compiled is not None:
-            return self._compiled(position, *rest)
+            try:
+                return self._compiled(position, *rest)
+            except CannotCompile as reason:  # whatever the compiler cannot do, Python can
+                log.warning("the gradient cannot be compiled, so it runs as it is: %s", reason)
+                self._compiled = None
         if self._is_at_once(True, position, rest):
             return self._gradient_at_once(position, *rest)
         return self._gradient_one_by_one(position, *rest)

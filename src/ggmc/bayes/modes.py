@@ -21,9 +21,10 @@ def not_exact_because_of(module: nn.Module) -> str | None:
             continue
         where = f"the layer {name or 'itself'} ({type(layer).__name__})"
         if normalises_over_batch(layer):
+            or_eval = "module.eval() to fix its statistics, " if layer.training else ""
             return (
                 f"{where} normalises over the batch, so U is not a sum over examples. Use "
-                "ggmc.replace_batchnorm(module), module.eval() to fix its statistics, or adjust=False"
+                f"ggmc.replace_batchnorm(module), {or_eval}or adjust=False"
             )
         return (
             f"{where} throws dice at every look, so U is not a function of the parameters. Use module.eval(), or "

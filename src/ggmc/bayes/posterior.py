@@ -198,7 +198,7 @@ class Posterior(DataDensity):
 
     def latents_of(self, position: Tensor) -> dict[str, Tensor]:
         """The likelihood's own unknowns in each row, by name: [rows]."""
-        return self._noise(super().constrain(position))
+        return self._likelihood_latents(super().constrain(position))
 
     def __repr__(self) -> str:
         size = sum(self.space.shapes[name].numel() for name in self.priors)
@@ -223,7 +223,7 @@ class Posterior(DataDensity):
             number = codes[0].shape[1]
             x, y = self.views.apply(x, codes[0]).flatten(0, 1), y.repeat_interleave(number, 0)  # pyright: ignore
         output = called(self.module, self.weights(values), in_precision_of(values[next(iter(self.priors))], x))
-        terms = self.likelihood.log_prob(output, y, self._noise(values))
+        terms = self.likelihood.log_prob(output, y, self._likelihood_latents(values))
         return terms if number == 1 else terms.unflatten(0, (-1, number)).mean(1)
 
     def _output_of_row(self, free: dict[str, Tensor], x: Any) -> Tensor:
@@ -236,9 +236,9 @@ class Posterior(DataDensity):
     def _score_of_row(self, free: dict[str, Tensor], batch: tuple[Any, ...]) -> Tensor:
         values, _ = self.coordinates.values(free)
         output = self._output_of_row(free, in_precision_of(self.coordinates.start, batch[0]))
-        return self.likelihood.log_prob(output, batch[1], self._noise(values))
+        return self.likelihood.log_prob(output, batch[1], self._likelihood_latents(values))
 
-    def _noise(self, values: dict[str, Tensor]) -> dict[str, Tensor]:
+    def _likelihood_latents(self, values: dict[str, Tensor]) -> dict[str, Tensor]:
         return {name: values[name] for name in self.likelihood.latents()}
 
     def _take(self, numbers: Tensor) -> Any:

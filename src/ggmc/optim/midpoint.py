@@ -74,7 +74,9 @@ class Midpoint(Sampler):
             return
         if self._everywhere:
             self._momentum, self._spare = self._spare, self._momentum
-        else:  # where nothing but kicks changed the momentum, their work is what it has gained
+        else:
+            # Where nothing but kicks changed the momentum, their work is what it has gained. The squares are added up
+            # in float64, so the small difference of two large energies is as good as their numbers.
             trajectory.work = kinetic_energy(self._momentum) - kinetic_energy(trajectory.momentum)
 
     def _set_off(self, now: Settings) -> None:

@@ -53,7 +53,7 @@ class Sampler(torch.optim.Optimizer, ABC):
 
     @property
     def momenta(self) -> Tensor:
-        """The momentum m as one vector. Writing to it changes the chain."""
+        """The momentum m as one vector. Writing to it changes the chain: do so between trajectories."""
         return self._momentum
 
     @torch.no_grad()

@@ -14,7 +14,6 @@ from ggmc.errors import BadInput, NotExact
 from ggmc.metropolis import Info
 from ggmc.optim.flat import Flat
 from ggmc.optim.settings import Settings
-from ggmc.restless import restless_now
 from ggmc.scheme import State
 
 
@@ -26,7 +25,7 @@ class Trajectory:
     momentum: Tensor  # m at the start
     potential: Tensor | None  # U at the start, float64, if known
     settings: Settings  # at the start
-    work: Tensor  # W so far, float64
+    work: Tensor  # W so far, float64; with friction at the ends alone, known once at rest
     rates: list[float] = field(default_factory=list)  # learning rates: at the start, and at each step
     reason: str | None = None  # why it can no longer be tested
     restless: list[tuple[str, nn.Module]] = field(
@@ -51,7 +50,7 @@ class Trajectory:
             self.reason = "somebody else wrote to the parameters along the trajectory: do so between trajectories"
         else:
             for name, layer in self.restless:
-                if restless_now(layer):
+                if layer.training:
                     self.reason = (
                         f"{type(layer).__name__} {name!r} was in training mode, where the loss depends on more than "
                         "the parameters and the batch: put it in eval mode, or use a layer without memory or chance"
