@@ -39,8 +39,8 @@ class ControlVariate:
 
     The anchor is the mode that L-BFGS finds from the target's start, or the values you give; it is then fixed. Chains
     start around it, as widely as the curvature says, or at it where `curvature="none"`. `curvature` corrects to second
-    order: "dense" needs d² numbers per batch, "diagonal" d. Where warm-up is to find the mass, it takes the curvature.
-    `size`, `order` and `seed` are as in `ggmc.Minibatch`.
+    order: "dense" needs d² numbers per batch, "diagonal" d, and helps only where parameters are little correlated.
+    Where warm-up is to find the mass, it takes the curvature. `size`, `order` and `seed` are as in `ggmc.Minibatch`.
 
     Example:
         >>> import ggmc
