@@ -274,6 +274,9 @@ def report(study: Study) -> dict[str, list[Measured]]:
     return found
 
 
+COLUMNS = ("iid", "epoch", "palindrome", "control variates", "… diagonal", "… dense", "full-gradient HMC")
+
+
 def draw(kept: Path, file: Path) -> None:
     """All targets measured so far, side by side: acceptance above, effective draws below."""
     studies = [json.loads(path.read_text()) for path in sorted(kept.glob("*.json"))]
@@ -282,11 +285,13 @@ def draw(kept: Path, file: Path) -> None:
     for (above, below), study in zip(axes.T, studies, strict=True):
         for label, found in study["found"].items():
             rates, acceptances, _, draws = zip(*found, strict=True)
-            above.semilogx(rates, acceptances, "o-", label=label, markersize=3)
-            below.loglog(rates, draws, "o-", label=label, markersize=3)
+            colour = f"C{COLUMNS.index(label)}"
+            above.semilogx(rates, acceptances, "o-", label=label, color=colour, markersize=3)
+            below.loglog(rates, draws, "o-", color=colour, markersize=3)
         above.set(title=study["name"], xlabel="learning rate N h²", ylabel="acceptance")
         below.set(xlabel="learning rate N h²", ylabel="effective draws per pass", ylim=(1e-6, 3))
-        above.legend(frameon=False, fontsize=7)
+    lines = {line.get_label(): line for above in axes[0] for line in above.get_lines()}
+    figure.legend(lines.values(), lines.keys(), loc="outside lower center", ncols=4, frameon=False, fontsize=8)
     figure.savefig(file, dpi=110)
 
 
