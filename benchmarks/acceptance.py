@@ -1,6 +1,6 @@
 """How far a pass over the data carries a chain: acceptance and effective draws against the learning rate.
 
-Run with `.venv/bin/python -m benchmarks.acceptance` (about 40 minutes on two cores; `a9a`, `mnist`, `cifar`, `tall` as
+Run with `.venv/bin/python -m benchmarks.acceptance` (an hour or two on two cores; `a9a`, `mnist`, `cifar`, `tall` as
 arguments choose among the targets). What is measured is kept in out/acceptance, and out/acceptance.png shows all that
 is kept there.
 
@@ -14,7 +14,7 @@ through the data, at the same cost. The learning rate is N h². Reported for eac
   trajectories do not jump) in units of their variance in equilibrium, and the test counts as 1/3 of a pass. On the
   nets, with four states at hand, that variance is rough and the figure good for comparison only.
 
-A posterior of 535,000 weights is too large to be brought to equilibrium here. On MNIST, therefore, the labels are drawn
+A posterior of 523,000 weights is too large to be brought to equilibrium here. On MNIST, therefore, the labels are drawn
 from the network itself, with weights from the prior: those weights are then an exact draw of the posterior.
 
 The columns are minibatches in the orders iid, epoch and palindrome, control variates with the three curvatures, and

@@ -33,7 +33,7 @@ log = logging.getLogger("benchmarks.uci")
 
 HIDDEN, CHAINS = 50, 4
 DRAWS = {"yacht": (1200, 900), "energy": (300, 200), "concrete": (200, 100), "wine": (200, 100)}
-"""Ours and those of NUTS, after as many of warm-up: the less noise there is in the data, the longer it takes."""
+"""Ours and those of NUTS, after as many of warm-up: more where shorter chains had not settled."""
 
 
 class Split(NamedTuple):

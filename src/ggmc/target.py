@@ -74,11 +74,11 @@ class OnCoordinates:
     def compile(self) -> Self:
         """Have gradients compiled by `torch.compile` from now on; returns the target itself.
 
-        That takes some seconds, or minutes where log densities are written as long loops, and makes small targets
-        several times faster: their time goes into Python, not into numbers. All chains then run at once. Without a C++
-        compiler, or where chains have to run one after another, all stays as it is and a notice says so. Compiled sums
-        round differently: draws are of the same law, but not bit for bit the same. What a log density reads besides its
-        arguments is taken as it is at the first call: to change it, make a new target.
+        For small targets, whose time goes into Python and not into numbers. Compilation takes some seconds, or minutes
+        where log densities are written as long loops, so that only long runs gain by it. All chains then run at once.
+        Without a C++ compiler, or where chains have to run one after another, all stays as it is and a notice says so.
+        Compiled sums round differently: draws are of the same law, but not bit for bit the same. What a log density
+        reads besides its arguments is taken as it is at the first call: to change it, make a new target.
 
         Example:
             >>> import torch, ggmc
