@@ -10,7 +10,7 @@ import pytest
 import ggmc
 from benchmarks.agreement import compare
 from benchmarks.logistic import german, logistic_regression
-from benchmarks.minibatch_agreement import errors, guides
+from benchmarks.minibatch_agreement import Setting, errors, settings
 from benchmarks.posteriors import DATA, NAMES, german_credit, posteriordb
 
 pytestmark = pytest.mark.skipif(not DATA.exists(), reason=f"reference posteriors are not at {DATA}")
@@ -25,18 +25,19 @@ def test_german_credit() -> None:
     assert found.rhat < 1.01
 
 
-GUIDES = [pytest.param(*given, id=str(given[0])) for given in guides(1000)[:3]] + [
-    pytest.param(*given, id=str(given[0]), marks=pytest.mark.slow) for given in guides(1000)[3:]
+SETTINGS = [
+    pytest.param(setting, id=str(setting.guide), marks=() if number < 3 else pytest.mark.slow)
+    for number, setting in enumerate(settings(1000))
 ]
 
 
-@pytest.mark.parametrize(("guide", "steps"), GUIDES)
-def test_german_credit_with_minibatches(guide: Any, steps: int | None) -> None:
+@pytest.mark.parametrize("setting", SETTINGS)
+def test_german_credit_with_minibatches(setting: Setting) -> None:
     known = german_credit()
     target = logistic_regression(*german())
     anchored: Any = ggmc.ControlVariate(1000, curvature="dense").bind(target)
-    kernel = ggmc.GGMC(guide=guide, steps=steps, mass=anchored.mass(1.0))
-    trace = ggmc.sample(target, kernel, draws=400, warmup=200, progress=False)
+    kernel = ggmc.GGMC(guide=setting.guide, steps=setting.steps, mass=anchored.mass(1.0))
+    trace = ggmc.sample(target, kernel, 400, 200, target_accept=setting.target_accept, progress=False)
     error = np.hypot(errors(trace), known.mean_error)
     assert (np.abs(trace["theta"].mean((0, 1)) - known.mean) / error).max() < 4.5  # of 25 means: 2 in 10,000 by chance
 
