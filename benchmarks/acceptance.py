@@ -206,7 +206,7 @@ def network_study(name: str, target: ggmc.Posterior, anchor: Tensor, states: Ten
 
 
 def descended(target: ggmc.Posterior) -> Tensor:
-    """From a draw of the prior down to where the data allow, along the few directions that matter for them."""
+    """From a draw of the prior some way towards a mode, prior included: weights shrink where the data ask for none."""
     row = target.starts(1, torch.Generator().manual_seed(1))
     optimiser = torch.optim.SGD([row], 0.02 / target.num_data, momentum=0.9)
     field = ggmc.Minibatch(100, "epoch").bind(target)
@@ -341,6 +341,7 @@ def tuned(study: Study) -> None:
             guide = ggmc.ControlVariate(batch(batches), curvature="dense", anchor=study.anchor)
             chosen[f"control variates, {batches} batches"] = (batches, guide, "O(ABA)O", (0.5, 1, 2))
     print(f"\ntime per pass × α at the best of {study.lengths} passes per trajectory, on fresh trajectories")
+    print("(control variates: half a pass, one or two)" if study.mass is not None else "")
     iid = farthest(study, ggmc.Minibatch(batch(study.batches), "iid"), "O(ABA)O", 1e-7)
     print(f"    {f'{study.batches} batches, iid':30}{iid}", flush=True)
     hmc = farthest(study, ggmc.Exact(), "O(BAB)O", 1e-4)
