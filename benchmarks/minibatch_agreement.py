@@ -1,9 +1,9 @@
 """Do minibatches give the right answer? Every order, and control variates, on German credit and a9a.
 
-Run with `.venv/bin/python -m benchmarks.minibatch_agreement` (an hour or two, most of it on a9a). German credit is compared with its
-published reference, a9a with a long run of ours with exact gradients, in float64 where the minibatches have float32.
-Every mean must lie within 4 combined Monte Carlo errors. Step size and length are tuned by themselves, but for two
-settings; the mass is the curvature at the mode for all.
+Run with `.venv/bin/python -m benchmarks.minibatch_agreement` (an hour or two, most of it on a9a). German
+credit is compared with its published reference, a9a with a long run of ours with exact gradients, in float64 where the
+minibatches have float32. Every mean must lie within 4 combined Monte Carlo errors. Step size and length are tuned
+by themselves, but for two settings; the mass is the curvature at the mode for all.
 """
 
 from __future__ import annotations
