@@ -7,11 +7,15 @@ that is stuck pulls the step down for all.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Any
 
+import torch
 from torch import Tensor
 
 from ggmc.guides import Field
+from ggmc.scheme import State
+from ggmc.target import Target
 
 SHRINKAGE, DELAY, DECAY = 0.05, 10.0, 0.75  # γ, t₀ and κ of Hoffman and Gelman
 
@@ -66,3 +70,17 @@ def acceptance(log_accept: Tensor, field: Field) -> float:
     if field.deterministic:
         return harmonic_mean(log_accept)
     return log_accept.clamp_max(0.0).exp().mean().item()
+
+
+def first_step_size(kernel: Any, target: Target, field: Field, state: State, generator: torch.Generator) -> float:
+    """Double or halve until the acceptance of one short trajectory of the kernel crosses one half."""
+    step_size, direction = 0.1, 0
+    for _ in range(60):
+        step = replace(kernel, step_size=step_size).on(target, field, early_stop=False)[1]
+        _, info = step(state, generator)
+        wanted = 1 if acceptance(info.log_accept, field) > 0.5 else -1
+        if direction and wanted != direction:
+            break
+        direction = wanted
+        step_size *= 2.0**direction
+    return step_size

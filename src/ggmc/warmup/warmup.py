@@ -29,7 +29,7 @@ from ggmc.warmup.explore import explore
 from ggmc.warmup.length import LONGEST, Paths, steps_around
 from ggmc.warmup.lost import bring_back_lost_chains, left_behind_by
 from ggmc.warmup.mass import LARGEST_LEARNT, Moments, per_tensor, suitable_kind
-from ggmc.warmup.step_size import DualAveraging, acceptance
+from ggmc.warmup.step_size import DualAveraging, acceptance, first_step_size
 from ggmc.warmup.windows import windows
 
 FIRST_REACH = 10  # steps of the first paths, before any have been seen ...
@@ -221,8 +221,6 @@ class Warmup:
         return explore(word, self.unit, self.reach, state, dynamics, self.target, self.field, self.paths, generator)
 
     def _first_step_size(self, state: State, generator: torch.Generator) -> float:
-        """Double or halve until the acceptance of one step, or of the shortest whole trajectory, crosses one half."""
-        step_size, direction = 0.1, 0
         steps = 1 if self.field.deterministic else self.field.default_steps
         short = replace(
             self.settings,
@@ -233,15 +231,7 @@ class Warmup:
             monitor_every=1,
             temperature=self.temperature,
         )
-        for _ in range(60):
-            step = replace(short, step_size=step_size).on(self.target, self.field, early_stop=False)[1]
-            _, info = step(state, generator)
-            wanted = 1 if acceptance(info.log_accept, self.field) > 0.5 else -1
-            if direction and wanted != direction:
-                break
-            direction = wanted
-            step_size *= 2.0**direction
-        return step_size
+        return first_step_size(short, self.target, self.field, state, generator)
 
     # What happens between windows
 
