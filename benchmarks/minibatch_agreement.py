@@ -59,7 +59,7 @@ def settings(num_data: int) -> list[Setting]:
         Setting(ggmc.ControlVariate(tenth, "iid", "dense")),
         Setting(ggmc.ControlVariate(tenth, "epoch", "dense")),
         Setting(ggmc.ControlVariate(tenth, "palindrome", "none")),
-        Setting(ggmc.ControlVariate(num_data // 4, "palindrome", "diagonal"), (150, 250), 0.7),
+        Setting(ggmc.ControlVariate(num_data // 2, "palindrome", "diagonal"), (40, 70), 0.7),
         Setting(ggmc.ControlVariate(tenth, "palindrome", "dense")),
     ]
 

@@ -319,6 +319,24 @@ def test_new_initialisations_are_those_of_the_weights_where_scales_are_unknown()
     assert torch.allclose(values["weight.global"], torch.full((5,), 0.1, dtype=F64))
 
 
+def test_weights_that_no_layer_draws_anew_are_shuffled() -> None:
+    class Own(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.weight = nn.Parameter(torch.tensor([[0.1, -0.7, 0.3, 0.5], [1.1, 0.2, -0.4, 0.9]]))
+            self.gain = nn.Parameter(torch.ones(4))
+
+        def forward(self, x: Tensor) -> Tensor:
+            return (x @ self.weight * self.gain).sum(-1)
+
+    target = ggmc.Posterior(Own(), "gaussian", NORMAL, inputs(), outcomes())
+    values = target.constrain(starts.initialised(target, 4, torch.Generator().manual_seed(0)))
+    weights = values["weight"].flatten(1)
+    assert torch.pdist(weights).min() > 0
+    assert torch.equal(weights.sort().values, weights[:1].sort().values.expand(4, -1))
+    assert torch.equal(values["gain"], torch.ones(4, 4))
+
+
 def test_an_optimisation_that_fails_leaves_the_start_as_it_was(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(starts, "RATE", 1e6)
     monkeypatch.setattr(starts, "STEPS", 3)

@@ -94,8 +94,12 @@ def prior_scales(target: Posterior) -> Tensor:
 
 
 def initialised(target: Posterior, chains: int, generator: torch.Generator) -> Tensor:
-    """The module's own values for the first chain, and new initialisations by its layers for the others."""
+    """The module's own values for the first chain, and new initialisations by its layers for the others.
+
+    What a layer does not draw anew, since it has no `reset_parameters`, is shuffled: as new as independent draws are.
+    """
     rows = [target.coordinates.start]
+    own = dict(target.module.named_parameters())
     with seeded(_seed_from(generator), target.device):
         for _ in range(chains - 1):
             module = copy.deepcopy(target.module)
@@ -107,8 +111,14 @@ def initialised(target: Posterior, chains: int, generator: torch.Generator) -> T
             begun = target.space.views(target.coordinates.start.clone())
             values, _ = target.coordinates.values(begun)
             weights = {name: fresh[name].detach() for name in target.priors}
+            weights |= {name: _shuffled(w) for name, w in weights.items() if torch.equal(w, own[name])}
             rows.append(target.unconstrain(values | weights))
     return torch.stack(rows)
+
+
+def _shuffled(values: Tensor) -> Tensor:
+    order = torch.randperm(values.numel()).to(values.device)
+    return values.flatten()[order].view_as(values)
 
 
 def optimised(target: Posterior, rows: Tensor, generator: torch.Generator) -> Tensor:
