@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import pickle
 import shutil
 from typing import Any
 
@@ -122,3 +123,14 @@ def test_chains_that_run_one_after_another_are_not_compiled(caplog: pytest.LogCa
     expected = target.potential_and_gradient(rows)
     assert torch.equal(target.compile().potential_and_gradient(rows)[1], expected[1])
     assert "one after another, so it is not compiled" in caplog.text
+
+
+@needs_compiler
+def test_a_compiled_target_is_pickled_without_its_programs(monkeypatch: pytest.MonkeyPatch) -> None:
+    target = posterior(vectorise=True).compile()
+    rows = target.starts(2, torch.Generator().manual_seed(0)) + 0.1
+    gradient = target.potential_and_gradient(rows)[1]
+    again = pickle.loads(pickle.dumps(target))
+    seen = compilations(monkeypatch)
+    assert torch.equal(again.potential_and_gradient(rows)[1], gradient)
+    assert len(seen) == 1

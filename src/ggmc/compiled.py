@@ -44,6 +44,9 @@ class Compiled:
             self._programs[key] = self._compile(arguments)
         return self._programs[key](*arguments)
 
+    def __getstate__(self) -> dict[str, Any]:
+        return self.__dict__ | {"_programs": {}}  # a program stays in its process
+
     def _compile(self, arguments: tuple[Any, ...]) -> Callable[..., Any]:
         log.info("compiling the gradient: some seconds, once for each number of chains and examples")
         try:

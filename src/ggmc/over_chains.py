@@ -43,7 +43,6 @@ class OverChains:
 
     def __init__(self, function: Callable[..., Tensor], space: Space, chained: Chained, vectorised: bool | None):
         self._function, self._space, self._chained = function, space, chained
-        self._at_once = torch.func.vmap(lambda row, *rest: function(space.views(row), *rest), in_dims=(0, *chained))
         self._vectorised = vectorised
         self._measured: dict[Any, bool] = {}
         self._compiled: Compiled | None = None
@@ -71,8 +70,14 @@ class OverChains:
             return self._gradient_at_once(position, *rest)
         return self._gradient_one_by_one(position, *rest)
 
+    def _at_once(self, position: Tensor, *rest: Any) -> Tensor:
+        return torch.func.vmap(self._of_row, in_dims=(0, *self._chained))(position, *rest)
+
+    def _of_row(self, row: Tensor, *rest: Any) -> Tensor:
+        return self._function(self._space.views(row), *rest)
+
     def _one_by_one(self, position: Tensor, *rest: Any) -> Tensor:
-        return torch.stack([self._function(self._space.views(row), *own) for row, own in self._rows(position, rest)])
+        return torch.stack([self._of_row(row, *own) for row, own in self._rows(position, rest)])
 
     def _gradient_at_once(self, position: Tensor, *rest: Any) -> tuple[Tensor, Tensor]:
         position = position.detach().requires_grad_()

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import copy
 import math
+import pickle
 import warnings
 from typing import Any
 
@@ -69,6 +70,18 @@ def test_the_users_module_is_left_alone() -> None:
     ggmc.sample(target, ggmc.HMC(step_size=0.01, steps=3), draws=3, warmup=0, chains=2, progress=False)
     assert all(torch.equal(before[key], value) for key, value in module.state_dict().items())
     assert all(parameter.grad is None for parameter in module.parameters())
+
+
+@pytest.mark.parametrize("prior", [NORMAL, priors.Horseshoe(0.1)])
+def test_a_trace_and_its_posterior_can_be_pickled(prior: Any) -> None:
+    target = posterior(prior=prior, likelihood=likelihoods.Gaussian(HalfNormal(1.0)), vectorise=True)
+    trace = ggmc.sample(target, ggmc.HMC(step_size=0.01, steps=3), draws=5, warmup=0, chains=2, progress=False)
+    again = pickle.loads(pickle.dumps(trace))
+    x, _ = regression()
+    np.testing.assert_array_equal(again.predict(x).mean, trace.predict(x).mean)
+    rows = rows_of(target)
+    expected, found = (one.potential_and_gradient(rows) for one in (target, again.target))
+    assert all(torch.equal(a, b) for a, b in zip(expected, found, strict=True))
 
 
 def test_frozen_and_sampled_subsets() -> None:
