@@ -19,7 +19,7 @@ from torch.utils.data import Dataset
 import ggmc
 from ggmc import data, data_density, diagnostics
 from ggmc import temperatures as temperatures_room
-from ggmc.bayes import likelihoods, nets, predict, priors, starts
+from ggmc.bayes import likelihoods, metrics, nets, predict, priors, scores, starts
 from ggmc.data import OnDemand
 from ggmc.errors import BadInput, NotExact
 from ggmc.kernels.ggmc import start_state
@@ -388,13 +388,16 @@ def test_predictions_do_not_depend_on_how_they_are_streamed(monkeypatch: pytest.
         target = ggmc.Posterior(line(outputs), likelihood, NORMAL, inputs(), y)
         rows, x = rows_of(target, 7), inputs(11)
         whole, terms = predict.predict(target, rows, x), target.log_likelihoods(rows)
+        lppd = metrics.lppd(terms)
         with monkeypatch.context() as patch:
             patch.setattr(predict, "EXAMPLES_AT_ONCE", 4)
+            patch.setattr(scores, "EXAMPLES_AT_ONCE", 5)
             patch.setattr(data_density, "CHUNK_MEMORY", 10 * target._example_bytes)
             assert target.rows_at_once(4) == 2
             parts = predict.predict(target, rows, x)
             assert torch.allclose(target.log_likelihoods(rows), terms)
             assert torch.allclose(target.log_likelihoods(rows, (inputs(), y)), terms)
+            assert math.isclose(scores.score(target, rows, inputs(), y)["lppd"], lppd)
         for name in ("mean", "total", "aleatoric", "epistemic"):
             assert np.allclose(getattr(parts, name), getattr(whole, name)), name
         if whole.outcomes is not None:

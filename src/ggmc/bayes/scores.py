@@ -10,7 +10,8 @@ from torch import Tensor
 from ggmc.bayes import metrics
 from ggmc.bayes.inputs import as_tensor
 from ggmc.bayes.likelihoods import Given
-from ggmc.bayes.predict import predict
+from ggmc.bayes.predict import EXAMPLES_AT_ONCE, predict
+from ggmc.data import Data
 
 if TYPE_CHECKING:
     from ggmc.bayes.posterior import Posterior
@@ -31,7 +32,7 @@ def score(target: Posterior, rows: Tensor, x: Any, y: Any) -> dict[str, float]:
         ['accuracy', 'brier', 'ece', 'lppd', 'nll']
     """
     data = target.checked(x, y)
-    found = {"lppd": metrics.lppd(target.log_likelihoods(rows, data).cpu())}
+    found = {"lppd": _lppd(target, rows, data)}
     if isinstance(target.likelihood, Given):
         return found
     outcomes = as_tensor(y).cpu().numpy()
@@ -47,3 +48,12 @@ def score(target: Posterior, rows: Tensor, x: Any, y: Any) -> dict[str, float]:
     found["rmse"] = metrics.rmse(prediction.mean, outcomes)
     found["coverage"] = metrics.coverage(*prediction.interval(LEVEL), outcomes)
     return found
+
+
+def _lppd(target: Posterior, rows: Tensor, data: Data) -> float:
+    """Some examples at a time: one number per draw and example can be more than memory holds."""
+    total = 0.0
+    for begin in range(0, len(data), EXAMPLES_AT_ONCE):
+        end = min(begin + EXAMPLES_AT_ONCE, len(data))
+        total += (end - begin) * metrics.lppd(target.log_likelihoods(rows, data.slice(begin, end)).cpu())
+    return total / len(data)
