@@ -4,8 +4,8 @@ Run with `.venv-bench/bin/python -m benchmarks.uci` (`--splits 5`; names choose 
 data at hand. One hidden layer of 50 tanh units; weights ~ N(0, 1/fan-in), biases ~ N(0, 1), noise ~ HalfNormal(1), on
 standardised data, float64 and four chains on both sides, both compiled, compilation counted. Ours: GGMC with about 100
 steps per draw, chains starting near modes; NUTS starts at random, and takes up to 255 steps per draw; on yacht ours are
-1000, on energy 250, and NUTS' up to 1023. Test RMSE and LPPD are in the data's own units, with the Monte Carlo error told
-by the four chains; they must agree within 4 combined errors.
+1000, on energy 250, and NUTS' up to 1023. Test RMSE and LPPD are in the data's own units, with the Monte Carlo error
+told by the four chains; they must agree within 4 combined errors.
 """
 
 from __future__ import annotations
