@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from torch import Tensor
 
+from ggmc import progress
 from ggmc.bayes import metrics
 from ggmc.bayes.inputs import as_tensor
 from ggmc.bayes.likelihoods import Given
@@ -53,7 +54,8 @@ def score(target: Posterior, rows: Tensor, x: Any, y: Any) -> dict[str, float]:
 def _lppd(target: Posterior, rows: Tensor, data: Data) -> float:
     """Some examples at a time: one number per draw and example can be more than memory holds."""
     total = 0.0
-    for begin in range(0, len(data), EXAMPLES_AT_ONCE):
-        end = min(begin + EXAMPLES_AT_ONCE, len(data))
-        total += (end - begin) * metrics.lppd(target.log_likelihoods(rows, data.slice(begin, end)).cpu())
+    with progress.bar(range(0, len(data), EXAMPLES_AT_ONCE), desc="scoring") as begins:
+        for begin in begins:
+            end = min(begin + EXAMPLES_AT_ONCE, len(data))
+            total += (end - begin) * metrics.lppd(target.log_likelihoods(rows, data.slice(begin, end)).cpu())
     return total / len(data)
