@@ -42,10 +42,10 @@ import matplotlib.pyplot as plt
 import ggmc
 from benchmarks.logistic import a9a, logistic_regression, simulated
 from benchmarks.posteriors import DATA
+from ggmc.dynamics.mass import Identity
+from ggmc.dynamics.scheme import Dynamics, Scheme
 from ggmc.errors import BadInput
 from ggmc.kernels.ggmc import start_state
-from ggmc.mass import Identity
-from ggmc.scheme import Dynamics, Scheme
 from ggmc.warmup.mass import per_tensor
 
 log = logging.getLogger("benchmarks.acceptance")

@@ -23,7 +23,7 @@ with warnings.catch_warnings():
 
 import ggmc
 from benchmarks.logistic import logistic_regression, simulated
-from ggmc.run import Chains
+from ggmc.sampling.sample import Chains
 
 
 class Speed(NamedTuple):

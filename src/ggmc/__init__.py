@@ -1,21 +1,22 @@
 """Exact Langevin sampling with stochastic gradients, for PyTorch."""
 
-from ggmc import optim, schedule
+from ggmc import optim
 from ggmc.bayes import likelihoods, metrics, nets, priors
 from ggmc.bayes.nets import replace_batchnorm
 from ggmc.bayes.posterior import Posterior
 from ggmc.bayes.predict import Prediction
-from ggmc.data_density import DataDensity
+from ggmc.dynamics import schedule
+from ggmc.dynamics.learning_rate import from_learning_rate, to_learning_rate
 from ggmc.guides import ControlVariate, Exact, Minibatch, Surrogate
+from ggmc.guides.orders import Tape
 from ggmc.kernels import AMAGOLD, GGMC, HMC, MALA, MALT, SGHMC, SGLD
-from ggmc.learning_rate import from_learning_rate, to_learning_rate
-from ggmc.pyro import from_pyro
-from ggmc.retrace import retrace
-from ggmc.run import sample
-from ggmc.tape import Tape
-from ggmc.target import Density
-from ggmc.tempering import tempering
-from ggmc.trace import Trace
+from ggmc.kernels.retrace import retrace
+from ggmc.sampling.sample import sample
+from ggmc.sampling.temperature_sweep import tempering
+from ggmc.targets.data_density import DataDensity
+from ggmc.targets.density import Density
+from ggmc.targets.pyro import from_pyro
+from ggmc.trace.trace import Trace
 
 __version__ = "0.1.0"
 

@@ -17,15 +17,18 @@ from torch.distributions import HalfNormal
 from torch.utils.data import Dataset
 
 import ggmc
-from ggmc import data, data_density, diagnostics
-from ggmc import temperatures as temperatures_room
-from ggmc.bayes import likelihoods, metrics, nets, predict, priors, scores, starts
-from ggmc.data import OnDemand
+from ggmc.bayes import initial_points as starts
+from ggmc.bayes import likelihoods, metrics, nets, predict, priors
+from ggmc.bayes import score as scores
+from ggmc.dynamics.mass import Identity
+from ggmc.dynamics.scheme import Dynamics, State
 from ggmc.errors import BadInput, NotExact
 from ggmc.kernels.ggmc import start_state
-from ggmc.mass import Identity
-from ggmc.scheme import Dynamics, State
-from ggmc.space import Space
+from ggmc.targets import data, data_density
+from ggmc.targets.data import OnDemand
+from ggmc.targets.layout import Space
+from ggmc.trace import diagnostics
+from ggmc.trace import temperatures as temperatures_room
 from ggmc.warmup import Warmup
 
 F64 = torch.float64

@@ -396,7 +396,7 @@ def test_predictions_are_what_mixing_is_judged_by(trace: ggmc.Trace) -> None:
     stuck = copy.copy(trace)
     stuck.draws = {name: values.copy() for name, values in trace.draws.items()}
     stuck.draws["bias"][0] += 5
-    from ggmc import diagnostics
+    from ggmc.trace import diagnostics
 
     assert any("disagree on prediction" in message for message in diagnostics.check(stuck))
 

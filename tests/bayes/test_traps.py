@@ -12,11 +12,11 @@ from torch.distributions import HalfNormal, Normal
 from torch.utils.data import Dataset, TensorDataset
 
 import ggmc
-from ggmc import diagnostics
 from ggmc.bayes import likelihoods, priors
 from ggmc.errors import BadInput
-from ggmc.over_chains import OverChains
-from ggmc.run import Chains
+from ggmc.sampling.sample import Chains
+from ggmc.targets.batched import OverChains
+from ggmc.trace import diagnostics
 
 F64 = torch.float64
 NORMAL = priors.Gaussian(1.0)
@@ -127,7 +127,7 @@ def test_a_data_set_is_no_input_to_predict_for() -> None:
 
 def test_labels_in_a_column_are_scored() -> None:
     target = ggmc.Posterior(nn.Linear(2, 1), "bernoulli", NORMAL, X, LABELS[:, None])
-    from ggmc.bayes.scores import score
+    from ggmc.bayes.score import score
 
     assert "accuracy" in score(target, torch.zeros(2, 3), X, LABELS[:, None])
 
@@ -142,7 +142,7 @@ def test_prior_starts_are_finite() -> None:
 
 
 def test_configurational_draws_are_spread_over_the_run() -> None:
-    from ggmc.temperatures import _configurational
+    from ggmc.trace.temperatures import _configurational
 
     target = ggmc.Density(lambda x: -(x**2).sum() / 2, torch.zeros(1, dtype=F64))
     theta = np.arange(99.0)[None, :, None]

@@ -10,9 +10,9 @@ import pytest
 import torch
 
 import ggmc
-from ggmc.schedule import Along, Cosine, Cyclical, Over, ThereAndBack
-from tests.exactness.suite import noisy_funnel, noisy_quartic, quartic, violations
+from ggmc.dynamics.schedule import Along, Cosine, Cyclical, Over, ThereAndBack
 from tests.exactness.test_invariance import independence_violations
+from tests.support.invariance import noisy_funnel, noisy_quartic, quartic, violations
 
 F64 = torch.float64
 ORDERS = ["iid", "epoch", "palindrome"]

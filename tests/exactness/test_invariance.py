@@ -11,7 +11,7 @@ from scipy import stats
 from torch import Tensor
 
 import ggmc
-from tests.exactness.suite import Case, funnel, quartic, skewed, violations
+from tests.support.invariance import Case, funnel, quartic, skewed, violations
 
 WORDS = ["OBABO", "BAOAB", "ABOBA", "OABAO", "O(BAB)O", "O(ABA)O", "O(BABAB)O", "AOBOA"]
 

@@ -10,10 +10,10 @@ import torch
 from torch import Tensor
 
 import ggmc
-from ggmc import metropolis, scheme
+from ggmc.dynamics import metropolis, scheme
+from ggmc.dynamics.scheme import Dynamics, Move, Plan, State
 from ggmc.kernels import ggmc as engine
-from ggmc.scheme import Dynamics, Move, Plan, State
-from tests.exactness.suite import Case, funnel, quartic, skewed, violations
+from tests.support.invariance import Case, funnel, quartic, skewed, violations
 
 KERNEL = ggmc.GGMC(0.8, 0.13, 3)
 
@@ -130,14 +130,14 @@ def test_temperature_forgotten_in_the_noise(monkeypatch: pytest.MonkeyPatch) -> 
 
 
 def test_noise_not_coloured_by_the_mass(monkeypatch: pytest.MonkeyPatch) -> None:
-    from ggmc.mass import Dense
+    from ggmc.dynamics.mass import Dense
 
     monkeypatch.setattr(Dense, "colour", lambda self, noise: noise)
     assert caught(ggmc.GGMC(0.7, 0.5, 2, mass=[[2.0, 0.8], [0.8, 1.0]]), funnel())
 
 
 def test_noise_coloured_by_the_factor_the_wrong_way_round(monkeypatch: pytest.MonkeyPatch) -> None:
-    from ggmc.mass import Dense
+    from ggmc.dynamics.mass import Dense
 
     monkeypatch.setattr(Dense, "colour", lambda self, noise: noise @ self._root_transposed.mT)
     assert caught(ggmc.GGMC(0.7, 0.5, 2, mass=[[2.0, 0.8], [0.8, 1.0]]), funnel())

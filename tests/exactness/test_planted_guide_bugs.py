@@ -10,15 +10,16 @@ import torch
 from torch import Tensor
 
 import ggmc
-from ggmc import data_density, metropolis, scheme, tape
+from ggmc.dynamics import either_way, metropolis, scheme
+from ggmc.dynamics.schedule import Along, Cosine, ThereAndBack
+from ggmc.dynamics.scheme import Dynamics, Plan, State
+from ggmc.guides import orders as tape
 from ggmc.guides.control_variate import ControlVariateField
 from ggmc.guides.minibatch import MinibatchField
-from ggmc.kernels import either_way
 from ggmc.kernels import ggmc as engine
-from ggmc.schedule import Along, Cosine, ThereAndBack
-from ggmc.scheme import Dynamics, Plan, State
-from tests.exactness.suite import Case, noisy_funnel, noisy_quartic, violations
+from ggmc.targets import data_density
 from tests.exactness.test_invariance import independence_violations
+from tests.support.invariance import Case, noisy_funnel, noisy_quartic, violations
 
 F64 = torch.float64
 ORDERS = ["iid", "epoch", "palindrome"]
@@ -180,7 +181,7 @@ def test_a_potential_that_leaves_out_the_last_chunk(monkeypatch: pytest.MonkeyPa
 
 def test_a_potential_of_one_minibatch(monkeypatch: pytest.MonkeyPatch) -> None:
     """Scaled up to all data, as in training."""
-    from ggmc.data import Batches
+    from ggmc.targets.data import Batches
 
     def estimated(self: Any, position: Tensor, limit: Any = None) -> Tensor:
         batches = Batches(self.data, 4)
@@ -236,7 +237,7 @@ def test_amagold_with_twice_its_work(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_early_stop_that_changes_a_decision(monkeypatch: pytest.MonkeyPatch) -> None:
-    from tests.test_data_density import decisions
+    from tests.targets.test_data_density import decisions
 
     with_stop, without = decisions(stop=True), decisions(stop=False)
     assert torch.equal(with_stop, without)

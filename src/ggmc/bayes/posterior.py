@@ -9,18 +9,24 @@ import torch
 from torch import Tensor, nn
 from torch.distributions import Distribution
 
-from ggmc.bayes import starts as ways_to_start
-from ggmc.bayes.inputs import called, in_precision_of, own_copy, posterior_data, sampled_parameters
+from ggmc.bayes import initial_points as ways_to_start
+from ggmc.bayes.data_checks import called, in_precision_of, own_copy, posterior_data, sampled_parameters
 from ggmc.bayes.likelihoods import as_likelihood
-from ggmc.bayes.modes import batchnorm_trains, changed_buffer, evaluating, not_exact_because_of, settle_batchnorm
+from ggmc.bayes.module_checks import (
+    batchnorm_trains,
+    changed_buffer,
+    evaluating,
+    not_exact_because_of,
+    settle_batchnorm,
+)
 from ggmc.bayes.nets import FreeViews, FrozenViews
 from ggmc.bayes.priors import assign, total_log_prob
-from ggmc.coordinates import Parameters
-from ggmc.data import Data, as_data
-from ggmc.data_density import DataDensity
+from ggmc.dynamics.mass import Diagonal, Mass
 from ggmc.errors import BadInput
-from ggmc.mass import Diagonal, Mass
-from ggmc.over_chains import OverChains, no_validation
+from ggmc.targets.batched import OverChains, no_validation
+from ggmc.targets.coordinates import Parameters
+from ggmc.targets.data import Data, as_data
+from ggmc.targets.data_density import DataDensity
 
 PROBES = 32  # examples whose predictions tell whether the chains have mixed
 NORMALISED_OVER = 512  # examples from which BatchNorm, where it was in training mode, has its statistics to predict

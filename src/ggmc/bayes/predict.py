@@ -17,9 +17,9 @@ from torch.distributions import Bernoulli, Distribution
 from torch.utils._pytree import tree_leaves, tree_map
 
 from ggmc import progress
-from ggmc.bayes.inputs import as_tensor, check_finite
+from ggmc.bayes.data_checks import as_tensor, check_finite
+from ggmc.bayes.initial_points import seeded
 from ggmc.bayes.likelihoods import Given
-from ggmc.bayes.starts import seeded
 from ggmc.errors import BadInput
 
 if TYPE_CHECKING:

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from typing import Any
 
+from ggmc.guides.base import Field, Guide
 from ggmc.guides.control_variate import ControlVariate
 from ggmc.guides.exact import Exact
-from ggmc.guides.field import Field, Guide
 from ggmc.guides.minibatch import Minibatch
 from ggmc.guides.surrogate import Surrogate
 

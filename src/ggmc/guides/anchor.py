@@ -9,8 +9,8 @@ import torch
 from torch import Tensor
 
 from ggmc import progress
-from ggmc.data import Batches
 from ggmc.errors import BadInput
+from ggmc.targets.data import Batches
 
 log = logging.getLogger("ggmc")
 

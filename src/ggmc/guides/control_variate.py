@@ -20,13 +20,13 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ggmc.data import Batches
+from ggmc.dynamics.mass import Mass, as_mass
 from ggmc.errors import BadInput
 from ggmc.guides.anchor import curvatures, find_anchor, given_anchor, gradients_at
 from ggmc.guides.minibatch import MinibatchField, check_size, data_of, known_size
-from ggmc.mass import Mass, as_mass
-from ggmc.tape import Order, as_order
-from ggmc.target import Target
+from ggmc.guides.orders import Order, as_order
+from ggmc.targets.data import Batches
+from ggmc.targets.density import Target
 
 CURVATURES = ("none", "diagonal", "dense")
 CACHE = 2 * 2**30  # bytes: what is known of each batch at the anchor is kept if it is smaller, else computed again

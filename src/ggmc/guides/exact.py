@@ -6,8 +6,8 @@ from dataclasses import dataclass
 
 from torch import Tensor
 
-from ggmc.guides.field import Field
-from ggmc.target import Target
+from ggmc.guides.base import Field
+from ggmc.targets.density import Target
 
 
 @dataclass(frozen=True)

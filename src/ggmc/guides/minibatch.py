@@ -12,11 +12,11 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ggmc.data import Batches
 from ggmc.errors import BadInput, require_count
-from ggmc.guides.field import Field
-from ggmc.tape import Order, as_order
-from ggmc.target import Target
+from ggmc.guides.base import Field
+from ggmc.guides.orders import Order, as_order
+from ggmc.targets.data import Batches
+from ggmc.targets.density import Target
 
 
 @dataclass(frozen=True)

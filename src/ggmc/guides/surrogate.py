@@ -10,8 +10,8 @@ from torch import Tensor
 from torch.utils._pytree import tree_leaves
 
 from ggmc.errors import BadInput
-from ggmc.guides.field import Field
-from ggmc.target import Density, Target
+from ggmc.guides.base import Field
+from ggmc.targets.density import Density, Target
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,9 @@ from typing import Any, Protocol
 import torch
 from torch import Tensor
 
-from ggmc import guides, schedule
+from ggmc import guides
+from ggmc.dynamics import schedule
+from ggmc.dynamics.mass import Dense, Diagonal, Identity, as_mass
 from ggmc.errors import BadInput
 from ggmc.guides import Field
 from ggmc.kernels.amagold import AMAGOLD
@@ -19,8 +21,7 @@ from ggmc.kernels.mala import MALA
 from ggmc.kernels.malt import MALT
 from ggmc.kernels.sghmc import SGHMC
 from ggmc.kernels.sgld import SGLD
-from ggmc.mass import Dense, Diagonal, Identity, as_mass
-from ggmc.target import Target
+from ggmc.targets.density import Target
 
 __all__ = ["AMAGOLD", "GGMC", "HMC", "MALA", "MALT", "SGHMC", "SGLD", "Kernel", "from_dict", "to_dict"]
 

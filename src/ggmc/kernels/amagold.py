@@ -18,10 +18,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+from ggmc.dynamics.length import Steps
 from ggmc.guides import Exact, Field, Guide
 from ggmc.kernels.ggmc import GGMC, Init, Step
-from ggmc.lengths import Steps
-from ggmc.target import Target
+from ggmc.targets.density import Target
 
 
 @dataclass(frozen=True)

@@ -27,18 +27,19 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ggmc import lengths, metropolis
+from ggmc.dynamics import length as lengths
+from ggmc.dynamics import metropolis
+from ggmc.dynamics.comparison import Comparison
+from ggmc.dynamics.either_way import run_either_way
+from ggmc.dynamics.exactness import Unchanged, refuse_if_not_exact
+from ggmc.dynamics.length import Steps
+from ggmc.dynamics.mass import Identity, Mass, as_mass
+from ggmc.dynamics.metropolis import Info
+from ggmc.dynamics.schedule import Along, Factors, Flat, Over
+from ggmc.dynamics.scheme import Dynamics, Scheme, State, normals, refresh, run
 from ggmc.errors import BadInput, NotExact, require_count, require_not_negative, require_positive
 from ggmc.guides import Exact, Field, Guide
-from ggmc.guides.comparison import Comparison
-from ggmc.kernels.either_way import run_either_way
-from ggmc.kernels.guards import Unchanged, refuse_if_not_exact
-from ggmc.lengths import Steps
-from ggmc.mass import Identity, Mass, as_mass
-from ggmc.metropolis import Info
-from ggmc.schedule import Along, Factors, Flat, Over
-from ggmc.scheme import Dynamics, Scheme, State, normals, refresh, run
-from ggmc.target import Target
+from ggmc.targets.density import Target
 
 MASS_KINDS = ("identity", "diagonal", "dense", "tensor")
 

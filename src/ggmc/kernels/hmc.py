@@ -11,11 +11,11 @@ import math
 from dataclasses import dataclass
 from typing import Any
 
+from ggmc.dynamics.length import Steps
 from ggmc.errors import BadInput
 from ggmc.guides import Exact, Field, Guide
 from ggmc.kernels.ggmc import GGMC, Init, Step
-from ggmc.lengths import Steps
-from ggmc.target import Target
+from ggmc.targets.density import Target
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,7 @@ from typing import Any
 
 from ggmc.guides import Exact, Field, Guide
 from ggmc.kernels.ggmc import GGMC, Init, Step
-from ggmc.target import Target
+from ggmc.targets.density import Target
 
 
 @dataclass(frozen=True)

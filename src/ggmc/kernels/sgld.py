@@ -16,16 +16,17 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ggmc import lengths, metropolis
+from ggmc.dynamics import length as lengths
+from ggmc.dynamics import metropolis
+from ggmc.dynamics.exactness import check_unadjusted
+from ggmc.dynamics.length import Steps
+from ggmc.dynamics.metropolis import Info
+from ggmc.dynamics.schedule import Over
+from ggmc.dynamics.scheme import Dynamics, State, normals
 from ggmc.errors import NotExact
 from ggmc.guides import Exact, Field, Guide
 from ggmc.kernels.ggmc import GGMC, Init, Step, fixed_mass, start_state
-from ggmc.kernels.guards import check_unadjusted
-from ggmc.lengths import Steps
-from ggmc.metropolis import Info
-from ggmc.schedule import Over
-from ggmc.scheme import Dynamics, State, normals
-from ggmc.target import Target
+from ggmc.targets.density import Target
 
 
 @dataclass(frozen=True)

@@ -6,8 +6,8 @@ data or of batches. Neal, "MCMC using Hamiltonian dynamics", 2011.
 
 from __future__ import annotations
 
+from ggmc.dynamics.metropolis import Info
 from ggmc.errors import BadInput
-from ggmc.metropolis import Info
 from ggmc.optim.midpoint import Midpoint
 from ggmc.optim.sampler import Parameters, Potential
 

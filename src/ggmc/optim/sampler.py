@@ -16,12 +16,12 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from ggmc.bayes.random_layers import restless_layers
+from ggmc.dynamics.metropolis import Info, log_uniforms
 from ggmc.errors import BadInput
-from ggmc.metropolis import Info, log_uniforms
 from ggmc.optim.flat import Flat, trainable
 from ggmc.optim.settings import Settings
 from ggmc.optim.trajectory import Trajectory, as_number
-from ggmc.restless import restless_layers
 
 Parameters = nn.Module | Iterable[Tensor]
 Potential = float | Tensor | Callable[[], float | Tensor]

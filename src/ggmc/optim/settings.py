@@ -7,8 +7,8 @@ from typing import Any, NamedTuple
 
 from torch import Tensor
 
+from ggmc.dynamics.learning_rate import from_learning_rate
 from ggmc.errors import require_not_negative
-from ggmc.learning_rate import from_learning_rate
 
 
 class Settings(NamedTuple):

@@ -15,9 +15,9 @@ import math
 import torch
 from torch import Tensor
 
+from ggmc.dynamics.metropolis import Info
 from ggmc.errors import NotExact
 from ggmc.kernels.sghmc import THEOREM_1
-from ggmc.metropolis import Info
 from ggmc.optim.sampler import Parameters, Potential, Sampler
 from ggmc.optim.settings import Settings
 

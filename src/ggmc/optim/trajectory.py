@@ -9,12 +9,12 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from ggmc import metropolis
+from ggmc.dynamics import metropolis
+from ggmc.dynamics.metropolis import Info
+from ggmc.dynamics.scheme import State
 from ggmc.errors import BadInput, NotExact
-from ggmc.metropolis import Info
 from ggmc.optim.flat import Flat
 from ggmc.optim.settings import Settings
-from ggmc.scheme import State
 
 
 @dataclass

@@ -18,10 +18,10 @@ from typing import Any, NamedTuple
 
 import torch
 
+from ggmc.dynamics.length import Steps
+from ggmc.dynamics.scheme import State
 from ggmc.guides import Field
 from ggmc.kernels import GGMC
-from ggmc.lengths import Steps
-from ggmc.scheme import State
 from ggmc.warmup.step_size import DualAveraging, acceptance
 
 log = logging.getLogger("ggmc")

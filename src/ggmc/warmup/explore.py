@@ -6,11 +6,12 @@ import math
 
 import torch
 
-from ggmc import lengths, metropolis
+from ggmc.dynamics import length as lengths
+from ggmc.dynamics import metropolis
+from ggmc.dynamics.metropolis import Info
+from ggmc.dynamics.scheme import Dynamics, Scheme, State, normals, refresh, run
 from ggmc.guides import Field
-from ggmc.metropolis import Info
-from ggmc.scheme import Dynamics, Scheme, State, normals, refresh, run
-from ggmc.target import Target
+from ggmc.targets.density import Target
 from ggmc.warmup.length import Paths
 
 

@@ -8,9 +8,9 @@ from typing import Literal
 import torch
 from torch import Tensor
 
+from ggmc.dynamics.mass import Dense, Diagonal, Mass
 from ggmc.errors import BadInput
-from ggmc.mass import Dense, Diagonal, Mass
-from ggmc.target import Target
+from ggmc.targets.density import Target
 
 Kind = Literal["diagonal", "dense"]
 

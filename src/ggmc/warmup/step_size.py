@@ -13,9 +13,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from ggmc.dynamics.scheme import State
 from ggmc.guides import Field
-from ggmc.scheme import State
-from ggmc.target import Target
+from ggmc.targets.density import Target
 
 SHRINKAGE, DELAY, DECAY = 0.05, 10.0, 0.75  # γ, t₀ and κ of Hoffman and Gelman
 

@@ -15,21 +15,21 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from ggmc.dynamics.exactness import refuse_if_not_exact
+from ggmc.dynamics.mass import Identity, Mass, as_mass
+from ggmc.dynamics.metropolis import Info
+from ggmc.dynamics.scheme import Dynamics, Scheme, State, normals, refresh
 from ggmc.errors import BadInput, require_positive
 from ggmc.guides import Field
 from ggmc.kernels import GGMC, Kernel
 from ggmc.kernels.ggmc import fixed_mass
-from ggmc.kernels.guards import refuse_if_not_exact
-from ggmc.mass import Identity, Mass, as_mass
-from ggmc.metropolis import Info
-from ggmc.scheme import Dynamics, Scheme, State, normals, refresh
-from ggmc.target import Target
+from ggmc.targets.density import Target
 from ggmc.warmup import batch_size
 from ggmc.warmup.explore import explore
 from ggmc.warmup.length import LONGEST, Paths, steps_around
-from ggmc.warmup.lost import bring_back_lost_chains, left_behind_by
 from ggmc.warmup.mass import LARGEST_LEARNT, Moments, per_tensor, suitable_kind
 from ggmc.warmup.step_size import DualAveraging, acceptance, first_step_size
+from ggmc.warmup.stuck_chains import bring_back_lost_chains, left_behind_by
 from ggmc.warmup.windows import windows
 
 FIRST_REACH = 10  # steps of the first paths, before any have been seen ...

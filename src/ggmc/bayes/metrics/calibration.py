@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ggmc.bayes.metrics.inputs import as_classification
+from ggmc.bayes.metrics.arguments import as_classification
 from ggmc.errors import require_count
 
 

@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ggmc.bayes.metrics.inputs import as_alike, as_array, as_classification, as_numbers, check_probabilities
+from ggmc.bayes.metrics.arguments import as_alike, as_array, as_classification, as_numbers, check_probabilities
 from ggmc.errors import BadInput
 
 

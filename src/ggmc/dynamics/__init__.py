@@ -1,0 +1,1 @@
+"""Dynamics: the motion of the chains, letter by letter, and the Metropolis test at its end."""

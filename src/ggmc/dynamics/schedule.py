@@ -1,0 +1,196 @@
+"""Schedules: step sizes and temperatures along a trajectory, and over a run.
+
+A schedule is a function on [0, 1] of factors by which a constant is multiplied. Along a trajectory (`Along`) it must
+read the same backwards, or the way back would take other steps and the acceptance probability would be zero: a cosine
+decay is refused, its palindrome `ThereAndBack(Cosine())` is not. Or it may be travelled forwards or backwards with
+probability one half each, which is exact as well (`either_way=True`). From one trajectory to the next (`Over`) step
+sizes may change as they like.
+
+Example:
+    >>> from ggmc.dynamics.schedule import Along, Cosine, ThereAndBack
+    >>> [round(x, 2) for x in Along(step_size=Cosine()).factors(4).step_sizes]
+    [0.96, 0.69, 0.31, 0.04]
+    >>> [round(x, 2) for x in Along(step_size=ThereAndBack(Cosine())).factors(4).step_sizes]
+    [0.15, 0.85, 0.85, 0.15]
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple, Protocol
+
+from ggmc.errors import BadInput, NotExact, require_count
+
+
+class Schedule(Protocol):
+    """Factors as a function of how far along one is, from 0 to 1."""
+
+    def __call__(self, along: float, /) -> float: ...
+
+
+@dataclass(frozen=True)
+class Flat:
+    """No change.
+
+    Example:
+        >>> from ggmc.dynamics import schedule
+        >>> schedule.Flat()(0.3)
+        1.0
+    """
+
+    def __call__(self, along: float) -> float:
+        return 1.0
+
+
+@dataclass(frozen=True)
+class Cosine:
+    """From 1 down to `low` along half a cosine.
+
+    Example:
+        >>> from ggmc.dynamics import schedule
+        >>> [round(schedule.Cosine()(along), 2) for along in (0.0, 0.5, 1.0)]
+        [1.0, 0.5, 0.0]
+    """
+
+    low: float = 0.0
+
+    def __call__(self, along: float) -> float:
+        return self.low + (1 - self.low) * (1 + math.cos(math.pi * along)) / 2
+
+
+@dataclass(frozen=True)
+class Drops:
+    """A step function: multiplied by `factor` at each of the places `at`.
+
+    Example:
+        >>> from ggmc.dynamics import schedule
+        >>> [round(schedule.Drops()(along), 2) for along in (0.0, 0.6, 0.9)]
+        [1.0, 0.1, 0.01]
+    """
+
+    at: tuple[float, ...] = (0.5, 0.75)
+    factor: float = 0.1
+
+    def __call__(self, along: float) -> float:
+        return self.factor ** sum(along >= place for place in self.at)
+
+
+@dataclass(frozen=True)
+class Cyclical:
+    """Another schedule, `cycles` times over: with `Cosine`, cyclical SG-MCMC; with `ThereAndBack(Cosine())`, its
+    correctable form.
+
+    Example:
+        >>> from ggmc.dynamics import schedule
+        >>> [round(schedule.Cyclical(2)(along), 2) for along in (0.0, 0.25, 0.5, 0.75)]
+        [1.0, 0.5, 1.0, 0.5]
+    """
+
+    cycles: int
+    of: Schedule = field(default_factory=Cosine)
+
+    def __call__(self, along: float) -> float:
+        return self.of(along * self.cycles % 1.0)
+
+
+@dataclass(frozen=True)
+class ThereAndBack:
+    """Another schedule backwards and then forwards, which reads the same backwards: from low to high to low.
+
+    Example:
+        >>> from ggmc.dynamics import schedule
+        >>> [round(schedule.ThereAndBack()(along), 2) for along in (0.0, 0.25, 0.5, 0.75, 1.0)]
+        [0.0, 0.5, 1.0, 0.5, 0.0]
+    """
+
+    of: Schedule = field(default_factory=Cosine)
+
+    def __call__(self, along: float) -> float:
+        return self.of(round(abs(2 * along - 1), 12))  # rounding must not break the symmetry
+
+
+class Factors(NamedTuple):
+    """One trajectory's factors, step by step."""
+
+    step_sizes: tuple[float, ...]
+    temperatures: tuple[float, ...]
+
+    def reversed(self) -> Factors:
+        return Factors(self.step_sizes[::-1], self.temperatures[::-1])
+
+
+@dataclass(frozen=True)
+class Along:
+    """How step size and temperature change from step to step of one trajectory.
+
+    Example:
+        >>> import ggmc
+        >>> from ggmc.dynamics import schedule
+        >>> kernel = ggmc.GGMC(0.1, steps=10, along=schedule.Along(schedule.ThereAndBack(schedule.Cosine(low=0.2))))
+        >>> [round(factor, 2) for factor in kernel.along.factors(4).step_sizes]
+        [0.32, 0.88, 0.88, 0.32]
+    """
+
+    step_size: Schedule = Flat()
+    temperature: Schedule = Flat()
+    either_way: bool = False
+    """Travel the schedule forwards or backwards, with probability one half each."""
+
+    def factors(self, steps: int) -> Factors:
+        """The factors at the middle of each step."""
+        places = [(k + 0.5) / steps for k in range(steps)]
+        factors = Factors(tuple(map(self.step_size, places)), tuple(map(self.temperature, places)))
+        for name, values in zip(("step size", "temperature"), factors, strict=True):
+            _require_positive(name, values)
+        return factors
+
+    def refuse_if_lopsided(self, steps: int = 64) -> None:
+        """Refuse what would make the acceptance probability of so many steps zero."""
+        if self.either_way:
+            return
+        for name, values in zip(("step sizes", "temperatures"), self.factors(steps), strict=True):
+            if not all(math.isclose(a, b, rel_tol=1e-9) for a, b in zip(values, values[::-1], strict=True)):
+                schedule = getattr(self, "step_size" if name == "step sizes" else "temperature")
+                raise NotExact(
+                    f"{name} along a trajectory must read the same backwards, got {schedule!r} with factors "
+                    f"{values[0]:.3g} → {values[-1]:.3g}: use schedule.ThereAndBack({schedule!r}), either_way=True, or "
+                    "adjust=False"
+                )
+
+
+@dataclass(frozen=True)
+class Over:
+    """How step size and temperature change from one trajectory to the next, over and over with a period.
+
+    Example:
+        >>> from ggmc.dynamics import schedule
+        >>> cyclical = schedule.Over(period=4, step_size=schedule.Cosine())
+        >>> [round(cyclical.at(trajectory)[0], 2) for trajectory in range(5)]
+        [0.96, 0.69, 0.31, 0.04, 0.96]
+    """
+
+    period: int
+    step_size: Schedule = Flat()
+    temperature: Schedule = Flat()
+
+    def __post_init__(self) -> None:
+        require_count("period", self.period)
+
+    def at(self, trajectory: int) -> tuple[float, float]:
+        """The factors of one trajectory."""
+        along = (trajectory % self.period + 0.5) / self.period
+        factors = self.step_size(along), self.temperature(along)
+        _require_positive("step size", factors[:1])
+        _require_positive("temperature", factors[1:], or_zero=True)
+        return factors
+
+
+def _require_positive(name: str, values: Sequence[float], or_zero: bool = False) -> None:
+    for value in values:
+        if not (math.isfinite(value) and (value > 0 or (or_zero and value == 0))):
+            raise BadInput(f"a schedule of the {name} must give positive factors, got {value}")
+
+
+SCHEDULES: dict[str, Any] = {kind.__name__: kind for kind in (Flat, Cosine, Drops, Cyclical, ThereAndBack, Along, Over)}

@@ -1,0 +1,1 @@
+"""Sampling: the loop over trajectories, with its progress bar, callbacks and interruptions."""

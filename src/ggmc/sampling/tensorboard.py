@@ -1,0 +1,64 @@
+"""A run watched in TensorBoard, while it runs (`pip install ggmc[tensorboard]`)."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from types import TracebackType
+from typing import TYPE_CHECKING
+
+from ggmc.errors import require_count
+from ggmc.trace import diagnostics
+
+if TYPE_CHECKING:
+    from ggmc.sampling.callbacks import Moment
+
+
+class Logger:
+    """Writes acceptance, energy error, potential, step size and kinetic temperatures; pass it as `watch`.
+
+    All are means over chains, after every `every`-th trajectory; temperatures also by tensor.
+
+    Example:
+        >>> import tempfile, torch, ggmc
+        >>> from ggmc.sampling.tensorboard import Logger
+        >>> target = ggmc.Density(lambda x: -(x**2).sum() / 2, torch.zeros(3, dtype=torch.float64))
+        >>> with tempfile.TemporaryDirectory() as folder, Logger(folder) as logger:
+        ...     _ = ggmc.sample(target, draws=20, warmup=20, progress=False, watch=logger)
+    """
+
+    def __init__(self, folder: str | Path, every: int = 1):
+        require_count("every", every)
+        try:
+            from torch.utils.tensorboard import SummaryWriter
+        except ImportError as error:
+            raise ImportError("TensorBoard is an extra: pip install ggmc[tensorboard]") from error
+        self._writer = SummaryWriter(str(folder))
+        self._every = every
+
+    def __call__(self, moment: Moment) -> None:
+        if moment.iteration % self._every:
+            return
+        info, state = moment.info, moment.state
+        numbers = {
+            "acceptance_rate": info.log_accept.clamp_max(0.0).exp().mean().item(),
+            "energy_error": info.energy_error.mean().item(),
+            "diverging": info.diverging.double().mean().item(),
+            "step_size": moment.step_size,
+            "kinetic_temperature/all": diagnostics.kinetic_temperature(state, moment.mass).mean().item(),
+        }
+        if state.potential is not None:
+            numbers["potential"] = state.potential.mean().item()
+        by_tensor = diagnostics.kinetic_temperatures(state, moment.mass, moment.space).mean(0).tolist()
+        numbers |= {f"kinetic_temperature/{n}": t for n, t in zip(moment.space.shapes, by_tensor, strict=True)}
+        for name, number in numbers.items():
+            self._writer.add_scalar(name, number, moment.iteration)
+
+    def close(self) -> None:
+        """Write what is still held back."""
+        self._writer.close()
+
+    def __enter__(self) -> Logger:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        self.close()

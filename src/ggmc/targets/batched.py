@@ -1,0 +1,189 @@
+"""A function written for one chain, carried out for all chains, and its gradient."""
+
+from __future__ import annotations
+
+import logging
+import math
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.distributions import Distribution
+from torch.linalg import LinAlgError  # pyright: ignore[reportAttributeAccessIssue]
+from torch.utils._pytree import tree_leaves, tree_map
+
+from ggmc.targets.compiled import CannotCompile, Compiled
+from ggmc.targets.layout import Space
+
+log = logging.getLogger("ggmc")
+
+Chained = tuple[int | None, ...]
+"""Which further arguments have a leading dimension of chains (0), and which all chains share (None)."""
+
+
+class OverChains:
+    """A function of one chain's tensors by name, and of further arguments, for all rows of [chains, d].
+
+    `vectorised` says how: all chains at once by `torch.func.vmap`, or one after another, where the function sees leaves
+    that are views of their row, and autograd adds into views of one flat gradient. None takes whichever is quicker,
+    measured at the first call of each size: for large batches and convolutions on a CPU that is often the latter.
+
+    Example:
+        >>> import torch
+        >>> from ggmc.targets.batched import OverChains
+        >>> from ggmc.targets.layout import Space
+        >>> square = OverChains(lambda p: (p["x"] ** 2).sum(), Space({"x": (3,)}), (), vectorised=False)
+        >>> square.with_gradient(torch.ones(2, 3))
+        (tensor([3., 3.]), tensor([[2., 2., 2.],
+                [2., 2., 2.]]))
+    """
+
+    def __init__(self, function: Callable[..., Tensor], space: Space, chained: Chained, vectorised: bool | None):
+        self._function, self._space, self._chained = function, space, chained
+        self._vectorised = vectorised
+        self._measured: dict[Any, bool] = {}
+        self._compiled: Compiled | None = None
+
+    def compile(self) -> None:
+        """Have the gradient compiled, for all chains at once."""
+        if self._compiled is None:
+            self._compiled = Compiled(self._gradient_at_once)
+
+    def __call__(self, position: Tensor, *rest: Any) -> Tensor:
+        """The function's value in each row; differentiable."""
+        if self._is_at_once(False, position, rest):
+            return self._at_once(position, *rest)
+        return self._one_by_one(position, *rest)
+
+    def with_gradient(self, position: Tensor, *rest: Any) -> tuple[Tensor, Tensor]:
+        """Its value, and its gradient in each row."""
+        if self._compiled is not None:
+            try:
+                return self._compiled(position, *rest)
+            except CannotCompile as reason:  # whatever the compiler cannot do, Python can
+                log.warning("the gradient cannot be compiled, so it runs as it is: %s", reason)
+                self._compiled = None
+        if self._is_at_once(True, position, rest):
+            return self._gradient_at_once(position, *rest)
+        return self._gradient_one_by_one(position, *rest)
+
+    def _at_once(self, position: Tensor, *rest: Any) -> Tensor:
+        return torch.func.vmap(self._of_row, in_dims=(0, *self._chained))(position, *rest)
+
+    def _of_row(self, row: Tensor, *rest: Any) -> Tensor:
+        return self._function(self._space.views(row), *rest)
+
+    def _one_by_one(self, position: Tensor, *rest: Any) -> Tensor:
+        return torch.stack([self._of_row(row, *own) for row, own in self._rows(position, rest)])
+
+    def _gradient_at_once(self, position: Tensor, *rest: Any) -> tuple[Tensor, Tensor]:
+        position = position.detach().requires_grad_()
+        with torch.enable_grad():
+            values = self._at_once(position, *rest)
+            if not values.requires_grad:  # a flat prior
+                return values, torch.zeros_like(position)
+            (gradient,) = torch.autograd.grad(values.sum(), position)
+        return values.detach(), gradient
+
+    def _gradient_one_by_one(self, position: Tensor, *rest: Any) -> tuple[Tensor, Tensor]:
+        gradient = torch.zeros_like(position)
+        values: list[Tensor] = []
+        for (row, own), slope in zip(self._rows(position.detach(), rest), gradient, strict=True):
+            leaves = {name: view.requires_grad_() for name, view in self._space.views(row).items()}
+            for leaf, into in zip(leaves.values(), self._space.views(slope).values(), strict=True):
+                leaf.grad = into
+            with torch.enable_grad():
+                value = self._function(leaves, *own)
+                if value.requires_grad:
+                    value.backward()
+            values.append(value.detach())
+        return torch.stack(values), gradient
+
+    def _rows(self, position: Tensor, rest: tuple[Any, ...]) -> Iterator[tuple[Tensor, tuple[Any, ...]]]:
+        for i, row in enumerate(position):
+            yield row, tuple(_own(tree, chained, i) for tree, chained in zip(rest, self._chained, strict=True))
+
+    def _is_at_once(self, gradient: bool, position: Tensor, rest: tuple[Any, ...]) -> bool:
+        if len(position) == 1 or self._vectorised is False:
+            return False
+        if self._vectorised:
+            return True
+        numbers = sum(leaf.numel() for leaf in tree_leaves(rest) if isinstance(leaf, Tensor))
+        size = (gradient, int(math.log2(len(position))), int(math.log2(numbers + 1)))
+        if size not in self._measured:
+            ways = (
+                (self._gradient_at_once, self._gradient_one_by_one) if gradient else (self._at_once, self._one_by_one)
+            )
+            at_once, one_by_one = (_seconds(lambda way=way: way(position, *rest)) for way in ways)
+            self._measured[size] = at_once < one_by_one
+        return self._measured[size]
+
+
+def can_be_vectorised(
+    what: str, function: Callable[..., Tensor], space: Space, row: Tensor, rest: tuple[Any, ...], chained: Chained
+) -> bool:
+    """Whether vmap can run a function of one chain for several; where it cannot, a notice says why.
+
+    `row` and `rest` are arguments for one chain.
+    """
+    pairs = [
+        tree_map(lambda x: torch.stack([x, x]), tree) if c == 0 else tree for tree, c in zip(rest, chained, strict=True)
+    ]
+    try:
+        with no_validation():
+            OverChains(function, space, chained, vectorised=True).with_gradient(torch.stack([row, row]), *pairs)
+        return True
+    except Exception as error:  # whatever vmap cannot do, a loop can
+        log.warning("%s cannot be vectorised, so chains run one after another: %s", what, str(error).split("\n")[0])
+        return False
+
+
+def row_by_row_if_singular(
+    function: Callable[..., tuple[Tensor, ...]], position: Tensor, *rest: Any
+) -> tuple[Tensor, ...]:
+    """A function of rows, +∞ with no gradient in those rows where its linear algebra fails.
+
+    `rest` are further arguments with one row for each chain, or None.
+    """
+    try:
+        return function(position, *rest)
+    except LinAlgError:
+        if len(position) > 1:  # one chain's singular matrix must not stop the others
+            each: list[tuple[Tensor, ...]] = []
+            for i in range(len(position)):
+                own = tree_map(lambda x, i=i: x[i : i + 1] if isinstance(x, Tensor) else x, (position, *rest))
+                each.append(row_by_row_if_singular(function, *own))
+            return tuple(map(torch.cat, zip(*each, strict=False)))
+        # The density is zero where its own linear algebra does not exist.
+        nowhere = torch.full((1,), torch.inf, dtype=torch.float64, device=position.device)
+        return nowhere, torch.full_like(position, torch.nan)
+
+
+@contextmanager
+def no_validation() -> Iterator[None]:
+    """Let torch.distributions answer NaN or −∞ outside its support: that is a rejection, not an error."""
+    before = Distribution._validate_args  # pyright: ignore[reportPrivateUsage]
+    Distribution.set_default_validate_args(False)
+    try:
+        yield
+    finally:
+        Distribution.set_default_validate_args(before)
+
+
+def _own(tree: Any, chained: int | None, chain: int) -> Any:
+    return tree if chained is None else tree_map(lambda x: x[chain], tree)
+
+
+def _seconds(call: Callable[[], Any]) -> float:
+    """The quicker of two calls: the first may have to warm up."""
+    taken: list[float] = []
+    for _ in range(2):
+        begun = time.perf_counter()
+        call()
+        if torch.cuda.is_available():
+            torch.cuda.synchronize()
+        taken.append(time.perf_counter() - begun)
+    return min(taken)

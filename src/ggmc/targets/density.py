@@ -1,0 +1,225 @@
+"""The target: what is sampled, π(θ) ∝ exp(−U(θ)/T), and its potential U.
+
+One convention, said once: the potential U(θ) = −log density is summed over all data, prior and Jacobian included, and
+is float64, whatever the precision in which the user's functions themselves add up.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from typing import Any, Protocol, Self
+
+import torch
+from torch import Tensor
+
+from ggmc.errors import BadInput, require_not_negative
+from ggmc.targets.batched import OverChains, can_be_vectorised, no_validation, row_by_row_if_singular
+from ggmc.targets.coordinates import Constraints, Coordinates, Parameters
+from ggmc.targets.layout import Space
+
+log = logging.getLogger("ggmc")
+
+
+class Target(Protocol):
+    """What guides, kernels and the chain loop need of a target."""
+
+    space: Space
+    dtype: torch.dtype
+    device: torch.device
+
+    def potential(self, position: Tensor) -> Tensor:
+        """U of each row: [chains, d] -> [chains] float64."""
+        ...
+
+    def potential_and_gradient(self, position: Tensor) -> tuple[Tensor, Tensor]:
+        """U and ∇U of each row: [chains, d] -> [chains] float64 and [chains, d]."""
+        ...
+
+    def constrain(self, position: Tensor) -> dict[str, Tensor]:
+        """Rows as the user's named values: [..., d] -> {name: [..., *shape]}."""
+        ...
+
+    def starts(self, chains: int, generator: torch.Generator) -> Tensor:
+        """Where each chain begins: [chains, d], every row of finite potential and gradient."""
+        ...
+
+
+class OnCoordinates:
+    """What targets on the user's named values share; each adds its own potential."""
+
+    not_exact: str | None = None
+    """Why a Metropolis test on this target would not be exact, with a remedy; None where it would."""
+
+    vectorise: bool | None
+    """Whether all chains run at once; None where that is measured."""
+
+    def __init__(self, start: Parameters, constraints: Constraints, jitter: float):
+        require_not_negative("jitter", jitter)
+        self.jitter = float(jitter)
+        self.coordinates = Coordinates(start, constraints)
+        self.space = self.coordinates.space
+        self.dtype, self.device = self.coordinates.dtype, self.coordinates.device
+
+    def potential_and_gradient(self, position: Tensor) -> tuple[Tensor, Tensor]:
+        raise NotImplementedError
+
+    def constrain(self, position: Tensor) -> dict[str, Tensor]:
+        return self.coordinates.constrain(position)
+
+    def unconstrain(self, values: Parameters) -> Tensor:
+        """The user's values as rows: {name: [..., *shape]} -> [..., d]."""
+        return self.coordinates.unconstrain(values)
+
+    def compile(self) -> Self:
+        """Have gradients compiled by `torch.compile` from now on; returns the target itself.
+
+        For small targets, whose time goes into Python and not into numbers. Compilation takes some seconds, or minutes
+        where log densities are written as long loops, so that only long runs gain by it. All chains then run at once.
+        Without a C++ compiler, or where chains have to run one after another, all stays as it is and a notice says so.
+        Compiled sums round differently: draws are of the same law, but not bit for bit the same. What a log density
+        reads besides its arguments is taken as it is at the first call: to change it, make a new target.
+
+        Example:
+            >>> import torch, ggmc
+            >>> target = ggmc.Density(lambda x: -(x**2).sum() / 2, torch.zeros(2, dtype=torch.float64)).compile()
+            >>> target.potential_and_gradient(torch.ones(1, 2, dtype=torch.float64))
+            (tensor([1.], dtype=torch.float64), tensor([[1., 1.]], dtype=torch.float64))
+        """
+        if self.vectorise is False:
+            log.warning("%s runs its chains one after another, so it is not compiled", self)
+            return self
+        for part in vars(self).values():
+            if isinstance(part, OverChains):
+                part.compile()
+        return self
+
+    def starts(self, chains: int, generator: torch.Generator) -> Tensor:
+        shape = (chains, self.space.size)
+        noise = torch.rand(shape, generator=generator, dtype=self.dtype, device=self.device) * 2 - 1
+        spread = torch.full((chains, 1), self.jitter, dtype=self.dtype, device=self.device)
+        # Only where a chain begins is chosen by looking, which biases nothing; the start itself is known to be finite.
+        for _ in range(30):
+            position = self.coordinates.start + spread * noise
+            potential, gradient = self.potential_and_gradient(position)
+            bad = ~(potential.isfinite() & gradient.isfinite().all(-1))
+            if not bad.any():
+                return position
+            spread[bad] /= 2
+        return self.coordinates.start + 0 * noise
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.coordinates})"
+
+
+class Density(OnCoordinates):
+    """Any torch log density of one tensor or of a dict of tensors.
+
+    `log_prob` is written for one chain and returns a scalar, constants left out if you like; it is vectorised over
+    chains with `torch.func.vmap` (chain by chain, with a notice, where it cannot be). `start` gives names, shapes,
+    precision and device. Each chain starts at it plus uniform noise of ±`jitter` on the unconstrained scale, so that R̂
+    has something to compare. `constraints` maps names to `torch.distributions` constraints or transforms (for a single
+    tensor it is one); the Jacobian is added for you. Give `start` in float64: rounding in U is error in the test.
+
+    Example:
+        >>> import torch, ggmc
+        >>> from torch.distributions import Normal, HalfNormal, constraints
+        >>> y = torch.tensor([1.2, 0.7, 1.9], dtype=torch.float64)
+        >>> def log_prob(p):
+        ...     prior = Normal(0, 5).log_prob(p["mu"]) + HalfNormal(2).log_prob(p["sigma"])
+        ...     return prior + Normal(p["mu"], p["sigma"]).log_prob(y).sum()
+        >>> one = torch.ones((), dtype=torch.float64)
+        >>> target = ggmc.Density(log_prob, {"mu": one, "sigma": one}, {"sigma": constraints.positive})
+        >>> target
+        Density(mu: (), sigma: (); d = 2)
+        >>> target.potential(torch.zeros(3, 2)).shape            # three chains at once
+        torch.Size([3])
+    """
+
+    def __init__(
+        self,
+        log_prob: Callable[[Any], Tensor],
+        start: Parameters,
+        constraints: Constraints = None,
+        jitter: float = 1.0,
+    ):
+        super().__init__(start, constraints, jitter)
+        self.log_prob = log_prob
+        with no_validation():
+            check_scalar("log_prob", log_prob, self.coordinates)
+            check_gradients("log_prob", log_prob, self.coordinates)
+            check_start("log_prob", self._potential_of_row, self.coordinates)
+            for row in probes(self.coordinates):
+                if not torch.equal(*(self._potential_of_row(self.space.views(row)).nan_to_num() for _ in range(2))):
+                    raise BadInput(
+                        "log_prob gave two values at the same point: it must be deterministic (no dropout, no random "
+                        "draws)"
+                    )
+        row = self.coordinates.start
+        self.vectorise = can_be_vectorised("log_prob", self._potential_of_row, self.space, row, (), ())
+        self._rows = OverChains(self._potential_of_row, self.space, (), self.vectorise)
+
+    def potential(self, position: Tensor) -> Tensor:
+        with torch.no_grad(), no_validation():
+            return row_by_row_if_singular(lambda rows: (self._rows(rows),), position)[0]
+
+    def potential_and_gradient(self, position: Tensor) -> tuple[Tensor, Tensor]:
+        with no_validation():
+            potential, gradient = row_by_row_if_singular(self._rows.with_gradient, position)
+            return potential, gradient
+
+    def _potential_of_row(self, free: dict[str, Tensor]) -> Tensor:
+        values, log_jacobian = self.coordinates.values(free)
+        return -(self.log_prob(values).double() + log_jacobian)
+
+
+# What would go wrong later is refused now
+
+
+def probes(coordinates: Coordinates) -> list[Tensor]:
+    """Rows to look at: the start, and one beside it, since at weights of zero dropout and the like do not show."""
+    noise = torch.randn(coordinates.space.size, generator=torch.Generator().manual_seed(0)).to(coordinates.start)
+    return [coordinates.start, coordinates.start + 0.1 * noise]
+
+
+def check_scalar(what: str, function: Callable[[Any], Any], coordinates: Coordinates) -> None:
+    """Refuse a log density that does not return a scalar."""
+    result = function(coordinates.values(coordinates.space.views(coordinates.start))[0])
+    if not isinstance(result, Tensor):
+        raise BadInput(f"{what} must return a scalar torch tensor, got {type(result).__name__}")
+    if result.shape != ():
+        raise BadInput(f"{what} must return a scalar, got shape {tuple(result.shape)}: sum its terms")
+
+
+def check_gradients(what: str, function: Callable[[Any], Tensor], coordinates: Coordinates) -> None:
+    """Refuse a log density that does not depend on all of its parameters, or hides from torch that it does."""
+    values = {n: v.detach().requires_grad_() for n, v in coordinates.constrain(coordinates.start).items()}
+    result = function(coordinates.as_given(values))
+    gradients: tuple[Tensor | None, ...] = (None,) * len(values)
+    if result.requires_grad:
+        gradients = torch.autograd.grad(result, list(values.values()), allow_unused=True)
+    for name, gradient in zip(values, gradients, strict=True):
+        if gradient is not None:
+            continue
+        free = coordinates.space.views(coordinates.start.clone())
+        free[name].add_(0.1)
+        moved = {key: value.detach() for key, value in values.items()}
+        changed = function(coordinates.as_given(moved | {name: coordinates.transforms[name](free[name])}))
+        if changed.item() != result.item():
+            raise BadInput(
+                f"{what} depends on {name} but has no gradient in it: it leaves torch's graph (detach, item, numpy?)"
+            )
+        if coordinates.is_free(name):
+            raise BadInput(f"{what} does not depend on {name}, so its density cannot be normalised: remove it")
+
+
+def check_start(what: str, potential_of_row: Callable[[dict[str, Tensor]], Tensor], coordinates: Coordinates) -> None:
+    """Refuse a start where the potential or its gradient is not finite."""
+    row = coordinates.start.clone().requires_grad_()
+    potential = potential_of_row(coordinates.space.views(row))
+    if not potential.isfinite():
+        raise BadInput(f"{what} is {-potential.item()} at the start: give a start inside the support")
+    (gradient,) = torch.autograd.grad(potential, row)
+    if not gradient.isfinite().all():
+        where = coordinates.space.locate(int((~gradient.isfinite()).nonzero()[0]))
+        raise BadInput(f"the gradient of {what} is not finite in {where} at the start: move the start")

@@ -1,0 +1,1 @@
+"""Traces: the draws of a run, where they are stored, and what they say about themselves."""

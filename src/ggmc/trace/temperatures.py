@@ -1,0 +1,114 @@
+"""Temperatures, with their intervals: do momenta and positions have the law they should?
+
+In equilibrium at temperature T, with d numbers, momentum m, mass M and potential U,
+
+    kinetic          mᵀM⁻¹m / d      is T on average, and d/T times it is χ² with d degrees of freedom
+    configurational  θᵀ∇U(θ) / d     is T on average, where the density falls off fast enough
+
+overall and for each tensor. A minibatch chain without the test runs hot where gradient noise heats it. The kinetic
+interval is the χ² one for d · (effective draws) degrees of freedom; the configurational one comes from batch means.
+"""
+
+from __future__ import annotations
+
+import math
+import warnings
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+
+from ggmc import progress
+from ggmc.errors import BadInput, require_count
+
+if TYPE_CHECKING:
+    import pandas
+
+    from ggmc.trace.trace import Trace
+
+BATCHES = 10  # of consecutive draws in each chain, whose means are taken to be independent
+
+
+def temperatures(trace: Trace, draws: int = 50, level: float = 0.95) -> pandas.DataFrame:
+    """A table with one row for all numbers together ("all") and one for each tensor.
+
+    The configurational temperature takes one exact gradient for each draw it looks at: `draws` of each chain, evenly
+    spread.
+
+    Example:
+        >>> import torch, ggmc
+        >>> from ggmc.trace.temperatures import temperatures
+        >>> target = ggmc.Density(lambda x: -(x**2).sum() / 2, torch.zeros(20, dtype=torch.float64))
+        >>> trace = ggmc.sample(target, progress=False)
+        >>> table = temperatures(trace, draws=500)
+        >>> bool(abs(table.loc["all", "kinetic"] - 1) < 0.1), bool(abs(table.loc["all", "configurational"] - 1) < 0.1)
+        (True, True)
+    """
+    import pandas
+
+    require_count("draws", draws, least=2)
+    if not 0 < level < 1:
+        raise BadInput(f"level must lie between 0 and 1, got {level!r}")
+    target = trace.target
+    if target is None:
+        raise BadInput("temperatures need the target, which this trace does not have: set trace.target")
+    space = target.space
+    sizes = [space.size, *(shape.numel() for shape in space.shapes.values())]
+    kinetic = trace.stats["kinetic_temperature"][..., None]
+    per_tensor = trace.stats.get("kinetic_temperatures", kinetic)
+    configurational = _configurational(trace, draws)
+    table: dict[str, list[float]] = {}
+    columns = np.concatenate([kinetic, per_tensor], -1)
+    for i, name in enumerate(["all", *space.shapes]):
+        table[name] = [*_kinetic(columns[..., i], sizes[i], level), *_batch_means(configurational[..., i], level)]
+    heads = [f"{kind}{end}" for kind in ("kinetic", "configurational") for end in ("", "_low", "_high")]
+    return pandas.DataFrame.from_dict(table, orient="index", columns=heads)
+
+
+def _kinetic(seen: np.ndarray, size: int, level: float) -> tuple[float, float, float]:
+    """The mean, and the temperatures that χ² allows for it: [chains, draws] of `size` numbers each."""
+    from scipy.stats import chi2
+
+    degrees = size * _effective(seen)
+    mean = float(seen.mean())
+    low, high = degrees * mean / chi2.ppf([(1 + level) / 2, (1 - level) / 2], degrees)
+    return mean, float(low), float(high)
+
+
+def _batch_means(seen: np.ndarray, level: float) -> tuple[float, float, float]:
+    """The mean with a t interval from the means of batches of consecutive draws."""
+    from scipy.stats import t
+
+    number = max(1, min(BATCHES, seen.shape[1] // 2))
+    if number * len(seen) < 2:
+        return float(seen.mean()), math.nan, math.nan
+    means = np.concatenate([part.mean(1) for part in np.array_split(seen, number, axis=1)])
+    half = t.ppf((1 + level) / 2, len(means) - 1) * means.std(ddof=1) / math.sqrt(len(means))
+    return float(seen.mean()), float(seen.mean() - half), float(seen.mean() + half)
+
+
+def _effective(seen: np.ndarray) -> float:
+    """Effective draws of all chains together; never more than there are."""
+    import arviz
+
+    if seen.shape[1] < 8:
+        return float(seen.size)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        found: Any = arviz.ess(seen, method="mean")
+    return float(np.clip(np.nan_to_num(float(found), nan=1.0), 1.0, seen.size))
+
+
+def _configurational(trace: Trace, draws: int) -> np.ndarray:
+    """θᵀ∇U/d of some draws, overall and by tensor: [chains, draws, 1 + tensors]."""
+    target = trace.target
+    spread = np.linspace(0, trace.num_draws - 1, min(draws, trace.num_draws)).round().astype(int)
+    rows = trace.rows()[:, spread]
+    found: list[np.ndarray] = []
+    with progress.bar(range(rows.shape[1]), desc="configurational temperature") as numbers:
+        for i in numbers:
+            product = rows[:, i] * target.potential_and_gradient(rows[:, i])[1]
+            parts = target.space.views(product.double())
+            means = [product.double().mean(1), *(part.reshape(len(part), -1).mean(1) for part in parts.values())]
+            found.append(torch.stack(means, 1).cpu().numpy())
+    return np.stack(found, 1)

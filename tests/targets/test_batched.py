@@ -1,0 +1,65 @@
+from __future__ import annotations
+
+import functools
+from typing import Any
+
+import pytest
+import torch
+
+from ggmc.targets import batched as over_chains
+from ggmc.targets.batched import OverChains
+from ggmc.targets.layout import Space
+
+F64 = torch.float64
+
+
+@pytest.mark.parametrize("vectorised", [True, False, None])
+@pytest.mark.parametrize("chains", [1, 3])
+def test_all_ways_over_chains_give_the_same_value_and_gradient(vectorised: bool | None, chains: int) -> None:
+    space = Space({"w": (3, 2), "b": (2,)})
+    x, own = torch.randn(5, 3, dtype=F64), torch.randn(chains, 4, dtype=F64)
+    position = torch.randn(chains, space.size, dtype=F64)
+
+    def function(p: dict[str, torch.Tensor], shared: torch.Tensor, own: torch.Tensor) -> torch.Tensor:
+        return (shared @ p["w"] + p["b"]).tanh().sum() * own.square().sum()
+
+    over = OverChains(function, space, (None, 0), vectorised)
+    leaf = position.clone().requires_grad_()
+    expected = torch.stack([function(space.views(row), x, o) for row, o in zip(leaf, own, strict=True)])
+    (gradient,) = torch.autograd.grad(expected.sum(), leaf)
+    for _ in range(2):  # the second call of a size is not measured any more
+        values, slopes = over.with_gradient(position, x, own)
+        assert torch.allclose(values, expected)
+        assert torch.allclose(slopes, gradient)
+        assert torch.allclose(over(position, x, own), expected)
+        assert not any(tensor.requires_grad for tensor in (values, slopes, position))
+    assert over(leaf, x, own).requires_grad
+
+
+@pytest.mark.parametrize("vectorised", [True, False])
+def test_a_function_that_does_not_depend_on_its_row_has_no_slope(vectorised: bool) -> None:
+    over = OverChains(lambda p: torch.zeros((), dtype=F64), Space({"x": (2,)}), (), vectorised)
+    values, slopes = over.with_gradient(torch.ones(3, 2, dtype=F64))
+    assert values.tolist() == [0, 0, 0]
+    assert not slopes.any()
+
+
+def test_the_quicker_way_over_chains_is_taken(monkeypatch: pytest.MonkeyPatch) -> None:
+    seconds = {"_gradient_at_once": 1.0, "_gradient_one_by_one": 2.0}
+    over = OverChains(lambda p: p["x"].sum(), Space({"x": (2,)}), (), None)
+    asked: list[str] = []
+
+    def clock(call: Any) -> float:
+        return seconds[call.__defaults__[0].__name__]
+
+    monkeypatch.setattr(over_chains, "_seconds", clock)
+    for name in seconds:
+        way = getattr(over, name)
+        monkeypatch.setattr(
+            over, name, functools.wraps(way)(lambda *a, way=way, name=name: asked.append(name) or way(*a))
+        )
+    over.with_gradient(torch.ones(3, 2))
+    seconds["_gradient_at_once"] = 3.0
+    over.with_gradient(torch.ones(3, 2))  # already known for this size
+    over.with_gradient(torch.ones(4, 2))
+    assert asked == ["_gradient_at_once", "_gradient_at_once", "_gradient_one_by_one"]
