@@ -251,7 +251,7 @@ def report(study: Study) -> dict[str, list[Measured]]:
     """The table, and the ratios that matter."""
     found: dict[str, list[Measured]] = {}
     print(
-        f"\n{study.name}: N = {study.target.num_data:,}, d = {study.target.space.size:,}, {study.batches} batches\n",
+        f"\n{study.name}: N = {study.target.num_data:,}, d = {study.target.layout.size:,}, {study.batches} batches\n",
         flush=True,
     )
     print(f"{'':20}{'rate at α = ½':>16}{'time/pass × α':>16}{'draws/pass':>12}    acceptance by learning rate")

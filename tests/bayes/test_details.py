@@ -26,7 +26,7 @@ from ggmc.errors import BadInput, NotExact
 from ggmc.kernels.ggmc import start_state
 from ggmc.targets import data, data_density
 from ggmc.targets.data import OnDemand
-from ggmc.targets.layout import Space
+from ggmc.targets.layout import Layout
 from ggmc.trace import diagnostics
 from ggmc.trace import temperatures as temperatures_room
 from ggmc.warmup import Warmup
@@ -50,7 +50,7 @@ def line(outputs: int = 1) -> nn.Module:
 
 
 def rows_of(target: ggmc.Posterior, number: int = 3) -> Tensor:
-    noise = torch.randn(number, target.space.size, dtype=F64, generator=torch.Generator().manual_seed(2))
+    noise = torch.randn(number, target.layout.size, dtype=F64, generator=torch.Generator().manual_seed(2))
     return target.coordinates.start + 0.5 * noise.to(target.dtype)
 
 
@@ -125,7 +125,7 @@ def test_predictions_and_scores_are_without_dropout() -> None:
     target = ggmc.Posterior(dropping(), "gaussian", NORMAL, x, y)
     rows = rows_of(target)
     module = dropping().eval()
-    expected = torch.stack([torch.func.functional_call(module, target.space.views(row), (x,)) for row in rows])
+    expected = torch.stack([torch.func.functional_call(module, target.layout.views(row), (x,)) for row in rows])
     assert torch.allclose(target.outputs(rows, x), expected)
     terms = likelihoods.Gaussian(1.0).log_prob(expected[1], y, {})
     assert torch.allclose(target.log_likelihoods(rows, (x, y))[1], terms)
@@ -149,7 +149,7 @@ def test_batchnorm_predicts_with_the_statistics_of_the_training_inputs() -> None
     rows = rows_of(target)
     found = target.outputs(rows, new)
     for row, output in zip(rows, found, strict=True):
-        own = target.space.views(row)
+        own = target.layout.views(row)
         hidden = x @ own["0.weight"].mT + own["0.bias"]
         seen = new @ own["0.weight"].mT + own["0.bias"]
         scaled = (seen - hidden.mean(0)) / (hidden.var(0) + 1e-5).sqrt() * own["1.weight"] + own["1.bias"]
@@ -240,7 +240,7 @@ def test_the_bound_is_the_likelihoods() -> None:
     # A sum that stops is above the limit, and no higher than the whole.
     rows = rows_of(target)
     whole = target.potential(rows)
-    stopped = target.potential_below(rows, whole - 100)
+    stopped = target.potential(rows, whole - 100)
     assert ((stopped > whole - 100) & (stopped <= whole + 1e-9)).all()
 
 
@@ -259,7 +259,7 @@ def test_a_sum_stops_only_where_all_chains_are_certain_by_more_than_rounding() -
     assert whole.tolist() == [900.0, 200.0]
     for gap, chunks in ((torch.tensor([10.0, 10.0]), 1), (torch.tensor([10.0, -10.0]), 20), (1e-12 * whole, 20)):
         read.clear()
-        assert torch.equal(target.potential_below(rows, whole - gap), whole)
+        assert torch.equal(target.potential(rows, whole - gap), whole)
         assert sum(read) == 100 * chunks * len(rows)
 
 
@@ -272,7 +272,7 @@ def test_what_is_still_to_come_is_counted_once() -> None:
     target = density(lambda w, batch: -1 - batch * (w - 1) ** 2, torch.ones(2000, dtype=F64), bound=-1.0)
     rows = torch.ones(1, 1, dtype=F64)
     limit = torch.tensor([2010.0], dtype=F64)
-    assert target.potential_below(rows, limit).item() == 2000.0
+    assert target.potential(rows, limit).item() == 2000.0
 
 
 def test_one_term_above_the_bound_is_seen() -> None:
@@ -485,7 +485,7 @@ def test_temperatures_of_tensors_add_up() -> None:
 def test_kinetic_temperatures_are_means_over_each_tensor() -> None:
     momentum = torch.tensor([[1.0, 2.0, 3.0]], dtype=F64)
     state = State(torch.zeros_like(momentum), momentum, None, None)
-    found = diagnostics.kinetic_temperatures(state, Identity(), Space({"a": (2,), "b": (1,)}))
+    found = diagnostics.kinetic_temperatures(state, Identity(), Layout({"a": (2,), "b": (1,)}))
     assert found.tolist() == [[2.5, 9.0]]
 
 

@@ -39,7 +39,7 @@ def posterior(**options: Any) -> ggmc.Posterior:
 
 
 def rows_of(target: ggmc.Posterior, number: int = 3) -> Tensor:
-    noise = torch.randn(number, target.space.size, dtype=F64, generator=torch.Generator().manual_seed(1))
+    noise = torch.randn(number, target.layout.size, dtype=F64, generator=torch.Generator().manual_seed(1))
     return target.coordinates.start + 0.3 * noise.to(target.dtype)
 
 
@@ -53,7 +53,7 @@ def test_the_potential_is_what_the_definition_says(vectorise: bool | None) -> No
     potential, gradient = target.potential_and_gradient(rows)
     for row, found, slope in zip(rows, potential, gradient, strict=True):
         leaf = row.clone().requires_grad_()
-        weights = target.space.views(leaf)
+        weights = target.layout.views(leaf)
         output = torch.func.functional_call(module, dict(weights), (x,))
         expected = -Normal(0.0, 1.0).log_prob(leaf).sum() - Normal(output, 0.2).log_prob(y).sum()
         expected.backward()
@@ -94,7 +94,7 @@ def test_frozen_and_sampled_subsets() -> None:
     assert list(last.priors) == ["layers.1.weight", "layers.1.bias"]
     everything = posterior(module=small_net())
     row = everything.coordinates.start.clone()
-    apart = torch.cat([row[everything.space.columns[name]] for name in last.priors])
+    apart = torch.cat([row[everything.layout.columns[name]] for name in last.priors])
     x, _ = regression()
     assert torch.allclose(last.outputs(apart[None], x), everything.outputs(row[None], x))
     with pytest.raises(BadInput, match=r"'head.\*' matches none of the parameters"):
@@ -116,7 +116,7 @@ def test_tied_parameters_are_sampled_once() -> None:
     target = ggmc.Posterior(module, "gaussian", NORMAL, x, y)
     assert [name for name in target.priors if name.endswith("weight")] == ["a.weight", "out.weight"]
     rows = rows_of(target, 2)
-    weights = target.space.views(rows[0])
+    weights = target.layout.views(rows[0])
     a = torch.tanh(x @ weights["a.weight"].mT + weights["a.bias"])
     by_hand = (a @ weights["a.weight"].mT + weights["b.bias"]) @ weights["out.weight"].mT + weights["out.bias"]
     assert torch.allclose(target.outputs(rows, x)[0], by_hand)
@@ -129,7 +129,7 @@ def test_priors_with_unknown_scales(prior: Any) -> None:
     values = target.constrain(rows)
     assert torch.allclose(target.unconstrain(values), rows)
     assert (values["noise"] > 0).all()
-    free, _ = target.coordinates.values(target.space.views(rows[0]))
+    free, _ = target.coordinates.values(target.layout.views(rows[0]))
     weight = prior.decode(
         free["layers.0.weight"], {key: free[f"layers.0.weight.{key}"] for key in prior.latents(torch.Size((5, 1)))}
     )
@@ -141,7 +141,7 @@ def test_priors_with_unknown_scales(prior: Any) -> None:
         for n in target.priors
     )
     scales = -sum(priors.total_log_prob(law, free[name]) for name, law in target._latent_laws.items())
-    _, jacobian = target.coordinates.values(target.space.views(rows[0]))
+    _, jacobian = target.coordinates.values(target.layout.views(rows[0]))
     data = -target.log_likelihoods(rows[:1]).sum()
     assert torch.allclose(target.potential(rows[:1])[0], own + scales - jacobian + data)
 
@@ -233,7 +233,7 @@ def test_batchnorm_predicts_with_the_statistics_of_each_draw() -> None:
     target, (x, _) = posterior(module=batchnorm_net()), regression()
     rows = rows_of(target)
     module = batchnorm_net()
-    expected = torch.func.functional_call(module.train(), dict(target.space.views(rows[1])), (x,))
+    expected = torch.func.functional_call(module.train(), dict(target.layout.views(rows[1])), (x,))
     found = target.outputs(rows, x)[1]
     unbiased = math.sqrt(29 / 30)  # in evaluation BatchNorm divides by the variance with n − 1
     assert torch.allclose(found, expected, atol=2 * (1 - unbiased) * expected.abs().max().item())
@@ -270,7 +270,7 @@ def test_learnt_noise_is_found_and_fixed() -> None:
     assert isinstance(noise, likelihoods.Gaussian)
     assert isinstance(noise.noise, float)
     assert 0.03 < noise.noise < 0.4
-    assert "noise" not in target.space.shapes
+    assert "noise" not in target.layout.shapes
 
 
 def test_the_mass_is_the_priors_precision() -> None:
@@ -278,7 +278,7 @@ def test_the_mass_is_the_priors_precision() -> None:
     variance = target.mass().velocity_variance()
     expected = {"layers.0.weight": 4.0, "layers.0.bias": 9.0, "layers.1.weight": 4.0 / 5, "layers.1.bias": 9.0}
     for name, value in expected.items():
-        share = variance[target.space.columns[name]] / value
+        share = variance[target.layout.columns[name]] / value
         assert (share == share[0]).all()
         assert 0.4 < share[0] < 2.5
 
@@ -403,7 +403,7 @@ def test_predictions_are_what_mixing_is_judged_by(trace: ggmc.Trace) -> None:
 
 def test_permuted_hidden_units_do_not_alarm() -> None:
     target = posterior()
-    rows = target.coordinates.start.expand(2, 200, -1) + 0.1 * torch.randn(2, 200, target.space.size, dtype=F64)
+    rows = target.coordinates.start.expand(2, 200, -1) + 0.1 * torch.randn(2, 200, target.layout.size, dtype=F64)
     values = {name: value.clone() for name, value in target.constrain(rows).items()}
     order = [4, 3, 2, 1, 0]
     for name, axis in (("layers.0.weight", 1), ("layers.0.bias", 1), ("layers.1.weight", 2)):

@@ -77,8 +77,8 @@ def test_unknown_noise_is_diagnosed() -> None:
     target = ggmc.Posterior(
         nn.Linear(2, 1).double(), likelihoods.Gaussian(HalfNormal(1.0)), NORMAL, X.double(), Y.double()
     )
-    rows = target.coordinates.start + 0.1 * torch.randn(2, 100, target.space.size, dtype=F64)
-    rows[0, :, target.space.columns["noise"]] += 5
+    rows = target.coordinates.start + 0.1 * torch.randn(2, 100, target.layout.size, dtype=F64)
+    rows[0, :, target.layout.columns["noise"]] += 5
     values = {n: v.numpy() for n, v in target.constrain(rows).items()}
     trace = ggmc.Trace(
         values, {"lp": np.random.default_rng(0).normal(size=(2, 100))}, ggmc.HMC(0.1, steps=1), target=target

@@ -194,7 +194,7 @@ def test_every_word_preserves_volume(word: str, steps: int) -> None:
         deterministic = True
 
         def __call__(self, position, entry):
-            slope = torch.func.grad(lambda row: TARGET._potential_of_row(TARGET.space.views(row)))
+            slope = torch.func.grad(lambda row: TARGET._potential_of_row(TARGET.layout.views(row)))
             return slope(position[0])[None], None
 
     def move(flat: torch.Tensor) -> torch.Tensor:

@@ -255,4 +255,4 @@ def test_infinite_limits_stop_nothing() -> None:
     target: Any = case.target
     position = case.exact(5, torch.Generator().manual_seed(0))
     never = torch.full((5,), math.inf, dtype=F64)
-    assert torch.equal(target.potential_below(position, never), target.potential(position))
+    assert torch.equal(target.potential(position, never), target.potential(position))

@@ -58,7 +58,7 @@ def test_a_stopped_sum_lies_between_limit_and_potential(bound: float) -> None:
     position = rows(40)
     exact = target.potential(position)
     for below in (-50.0, -1.0, -1e-3, 1e-3, 1.0, 50.0):
-        found = target.potential_below(position, exact + below)
+        found = target.potential(position, exact + below)
         if below > 0:
             assert torch.equal(found, exact)
         else:
@@ -82,7 +82,7 @@ def test_a_sum_stops_only_by_more_than_rounding() -> None:
 
     target._chunk = counting  # pyright: ignore[reportAttributeAccessIssue]
     position = torch.ones(1, 1, dtype=F64)
-    target.potential_below(position, torch.tensor([1001.0 - 1e-10], dtype=F64))
+    target.potential(position, torch.tensor([1001.0 - 1e-10], dtype=F64))
     assert looked == 20
 
 

@@ -25,7 +25,7 @@ MASS = torch.tensor([[2.0, 0.8], [0.8, 1.0]], dtype=F64)
 def begin(kernel: Any, target: Any, chains: int = 5) -> tuple[State, Any, torch.Generator]:
     init, step = kernel.bind(target)
     generator = torch.Generator().manual_seed(0)
-    return init(torch.zeros(chains, target.space.size, dtype=F64), generator), step, generator
+    return init(torch.zeros(chains, target.layout.size, dtype=F64), generator), step, generator
 
 
 # AMAGOLD

@@ -267,11 +267,11 @@ def test_the_early_stop_saves_work(monkeypatch: pytest.MonkeyPatch) -> None:
     seen = 0
     far = torch.full((1, 3), 40.0, dtype=F64)
     limit = torch.tensor([300.0], dtype=F64)
-    stopped = target.potential_below(far, limit)
+    stopped = target.potential(far, limit)
     assert seen <= 100
     assert limit < stopped < logistic(400).potential(far)
     seen = 0
-    assert torch.equal(target.potential_below(far, torch.tensor([1e9], dtype=F64)), target.potential(far))
+    assert torch.equal(target.potential(far, torch.tensor([1e9], dtype=F64)), target.potential(far))
     assert seen == 800
 
 

@@ -63,7 +63,7 @@ def test_constraints_round_trip_and_reach_log_prob(name: str) -> None:
     torch.testing.assert_close(seen[0].detach(), start)
     rows = target.unconstrain({"x": start.expand(2, *start.shape)})
     torch.testing.assert_close(target.constrain(rows)["x"][1], start)
-    assert target.starts(3, torch.Generator().manual_seed(0)).shape == (3, target.space.size)
+    assert target.starts(3, torch.Generator().manual_seed(0)).shape == (3, target.layout.size)
 
 
 @pytest.mark.parametrize(

@@ -2,9 +2,9 @@ import pytest
 import torch
 
 from ggmc.errors import BadInput
-from ggmc.targets.layout import Space
+from ggmc.targets.layout import Layout
 
-SPACE = Space({"weight": (2, 3), "bias": (2,), "scale": ()})
+SPACE = Layout({"weight": (2, 3), "bias": (2,), "scale": ()})
 
 
 def test_views_are_views_both_ways() -> None:

@@ -81,7 +81,7 @@ def prior_scales(target: Posterior) -> Tensor:
     From quantiles of some draws, since a prior may have no variance.
     """
     scales = torch.ones_like(target.coordinates.start)
-    for name, columns in target.space.columns.items():
+    for name, columns in target.layout.columns.items():
         number = max(1, SCALE_DRAWS // (columns.stop - columns.start))
         try:
             with seeded(0, target.device):
@@ -108,7 +108,7 @@ def initialised(target: Posterior, chains: int, generator: torch.Generator) -> T
                 if callable(reset):
                     reset()
             fresh = dict(module.named_parameters())
-            begun = target.space.views(target.coordinates.start.clone())
+            begun = target.layout.views(target.coordinates.start.clone())
             values, _ = target.coordinates.values(begun)
             weights = {name: fresh[name].detach() for name in target.priors}
             weights |= {name: _shuffled(w) for name, w in weights.items() if torch.equal(w, own[name])}

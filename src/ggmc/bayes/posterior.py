@@ -24,7 +24,7 @@ from ggmc.bayes.priors import assign, total_log_prob
 from ggmc.dynamics.mass import Diagonal, Mass
 from ggmc.errors import BadInput
 from ggmc.targets.batched import OverChains, no_validation
-from ggmc.targets.coordinates import Parameters
+from ggmc.targets.layout import Parameters
 from ggmc.targets.data import Data, as_data
 from ggmc.targets.data_density import DataDensity
 
@@ -107,8 +107,8 @@ class Posterior(DataDensity):
         )
         few = in_precision_of(like, self.data.slice(0, min(4, self.num_data))[0])
         self.not_exact = reason or changed_buffer(self.module, few) or self.not_exact
-        self._output = OverChains(self._output_of_row, self.space, (None,), self.vectorise)
-        self._score = OverChains(self._score_of_row, self.space, (None,), self.vectorise)
+        self._output = OverChains(self._output_of_row, self.layout, (None,), self.vectorise)
+        self._score = OverChains(self._score_of_row, self.layout, (None,), self.vectorise)
 
     # What it is made of
 
@@ -124,7 +124,7 @@ class Posterior(DataDensity):
             raise BadInput("the values of a posterior are a dict of tensors by name")
         values = {name: value.to(self.device, self.dtype) for name, value in values.items()}
         first = next(iter(self.priors))
-        leading = values[first].shape[: values[first].dim() - len(self.space.shapes[first])]
+        leading = values[first].shape[: values[first].dim() - len(self.layout.shapes[first])]
 
         def encoded(own: dict[str, Tensor]) -> dict[str, Tensor]:
             return own | {name: self._encoded(name, own[name], own) for name in self.priors}
@@ -191,7 +191,7 @@ class Posterior(DataDensity):
     def draw_of_prior(self) -> dict[str, Tensor]:
         """One draw of all unknowns from their prior, by torch's global generator."""
         values = {name: law.sample() for name, law in self._latent_laws.items()}
-        shapes = self.space.shapes
+        shapes = self.layout.shapes
         drawn = {name: prior.sample(shapes[name], self._latents(name, values)) for name, prior in self.priors.items()}
         return drawn | values
 
@@ -200,14 +200,14 @@ class Posterior(DataDensity):
         if name in self._latent_laws:
             return self.coordinates.transforms[name].inv(self._latent_laws[name].sample())
         values = {f"{name}.{key}": law.sample() for key, law in self._laws[name].items()}
-        return self.priors[name].sample(self.space.shapes[name], self._latents(name, values))
+        return self.priors[name].sample(self.layout.shapes[name], self._latents(name, values))
 
     def latents_of(self, position: Tensor) -> dict[str, Tensor]:
         """The likelihood's own unknowns in each row, by name: [rows]."""
         return self._likelihood_latents(super().constrain(position))
 
     def __repr__(self) -> str:
-        size = sum(self.space.shapes[name].numel() for name in self.priors)
+        size = sum(self.layout.shapes[name].numel() for name in self.priors)
         return (
             f"Posterior({type(self.module).__name__}, {size:,} weights in {len(self.priors)} tensors; "
             f"{self.likelihood}; {self.num_data} examples)"

@@ -11,7 +11,7 @@ import math
 import torch
 from torch import Tensor
 
-from ggmc.targets.density import Target
+from ggmc.targets.base import Target
 
 
 class Comparison:

@@ -11,7 +11,7 @@ from ggmc.errors import NotExact, require_count, require_not_negative, require_p
 from ggmc.guides import Field
 from ggmc.guides.minibatch import known_size
 from ggmc.guides.orders import ORDERS, check_reversible
-from ggmc.targets.density import Target
+from ggmc.targets.base import Target
 
 
 def refuse_if_not_exact(kernel: Any, target: Target, field: Field) -> None:

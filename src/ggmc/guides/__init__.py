@@ -5,14 +5,12 @@ A guide is a frozen setting; `bind(target)` makes the field that a trajectory ca
 
 from __future__ import annotations
 
-from typing import Any
-
-from ggmc.guides.base import Field, Guide
+from ggmc.guides.base import BatchGuide, GradientField, Guide
 from ggmc.guides.control_variate import ControlVariate
 from ggmc.guides.exact import Exact
 from ggmc.guides.minibatch import Minibatch
 from ggmc.guides.surrogate import Surrogate
 
-__all__ = ["GUIDES", "ControlVariate", "Exact", "Field", "Guide", "Minibatch", "Surrogate"]
+__all__ = ["GUIDES", "BatchGuide", "ControlVariate", "Exact", "GradientField", "Guide", "Minibatch", "Surrogate"]
 
-GUIDES: dict[str, Any] = {guide.__name__: guide for guide in (Exact, Minibatch, ControlVariate, Surrogate)}
+GUIDES: dict[str, type[Guide]] = {guide.__name__: guide for guide in (Exact, Minibatch, ControlVariate, Surrogate)}

@@ -10,6 +10,7 @@ from torch import Tensor
 
 from ggmc import progress
 from ggmc.errors import BadInput
+from ggmc.targets.base import DataTarget
 from ggmc.targets.data import Batches
 
 log = logging.getLogger("ggmc")
@@ -19,9 +20,9 @@ EXACT_DIAGONAL = 1024  # parameters: beyond this a diagonal is estimated with ra
 PROBES = 16
 
 
-def find_anchor(target: Any) -> Tensor:
+def find_anchor(target: DataTarget) -> Tensor:
     """The mode that L-BFGS finds from the target's start: [d]."""
-    row = target.coordinates.start.clone()
+    row = target.start.clone()
     optimiser = torch.optim.LBFGS(
         [row], max_iter=ITERATIONS, tolerance_grad=1e-6, tolerance_change=1e-10, line_search_fn="strong_wolfe"
     )
@@ -45,15 +46,15 @@ def find_anchor(target: Any) -> Tensor:
     return row.detach()
 
 
-def given_anchor(target: Any, values: Any) -> Tensor:
+def given_anchor(target: DataTarget, values: Any) -> Tensor:
     """The user's own anchor as a row: [d]."""
-    row = target.unconstrain(values).detach().to(target.coordinates.start)
-    if row.shape != target.coordinates.start.shape or not row.isfinite().all():
+    row = target.unconstrain(values).detach().to(target.start)
+    if row.shape != target.start.shape or not row.isfinite().all():
         raise BadInput(f"anchor must be finite values in the form of start, inside its constraints, got {values!r}")
     return row
 
 
-def gradients_at(target: Any, batches: Batches, anchor: Tensor, keep: bool) -> tuple[Tensor, Tensor | None]:
+def gradients_at(target: DataTarget, batches: Batches, anchor: Tensor, keep: bool) -> tuple[Tensor, Tensor | None]:
     """∇U, and ∇P_j for every batch j if they are to be kept: [d] and [batches, d]."""
     total = torch.zeros(anchor.shape, dtype=torch.float64, device=anchor.device)
     kept: list[Tensor] = []
@@ -66,7 +67,7 @@ def gradients_at(target: Any, batches: Batches, anchor: Tensor, keep: bool) -> t
     return (total / batches.count).to(anchor.dtype), torch.cat(kept) if keep else None
 
 
-def curvatures(target: Any, batches: Batches, anchor: Tensor, diagonal: bool) -> Tensor:
+def curvatures(target: DataTarget, batches: Batches, anchor: Tensor, diagonal: bool) -> Tensor:
     """H_j = ∇²P_j(θ*) for every batch j, [batches, d, d], or its diagonal, [batches, d]."""
     d = len(anchor)
     estimated = diagonal and d > EXACT_DIAGONAL

@@ -1,66 +1,95 @@
-"""What a guide is, and the field it becomes once bound to a target."""
+"""What a guide is, and the gradient field it becomes once bound to a target.
+
+A guide is a frozen setting. `bind(target)` makes the field g(θ; ζ) that a trajectory calls once at every point it kicks
+from. ζ is an entry of the tape, which the field's order draws before the trajectory starts. A field without an order
+must be deterministic: that is checked before the first tested trajectory, as is the order.
+"""
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from typing import Any, Protocol
+from typing import final
 
 import torch
 from torch import Tensor
 
-from ggmc.dynamics.mass import Mass
 from ggmc.guides.orders import Order
-from ggmc.targets.density import Target
+from ggmc.targets.base import Advice, Target
 
 
-class Field:
-    """A guide bound to a target: g(θ; ζ). The defaults are those of a field without a tape."""
+class GradientField(ABC):
+    """A guide bound to a target: g(θ; ζ).
 
-    deterministic: bool = True
-    """Whether ζ plays no part, so that the gradient at one trajectory's end serves the next one's start."""
-    exact: bool = False
-    """Whether g = ∇U."""
-    order: Order | None = None
-    """The law of the tape, where there is one."""
-    epoch: int = 1
-    """Gradients that make one pass over the data."""
-    sweep: int = 1
-    """Gradients after which the tape has come round."""
+    Args:
+        order: The distribution of the tape, or None for a field that uses no tape and is deterministic.
+        exact: Whether g = ∇U.
+        epoch: Gradients that make one pass over the data.
+        sweep: Gradients after which the tape has come round.
+        whole_sweeps: Whether trajectories should be whole numbers of sweeps.
+        default_steps: The steps of a trajectory where none are given; by default one sweep.
+        frozen: Tensors that must not change while sampling.
+        advice: What warm-up may use.
+    """
 
-    whole_sweeps: bool = False
-    """Whether trajectories had better be whole sweeps."""
+    def __init__(
+        self,
+        *,
+        order: Order | None,
+        exact: bool = False,
+        epoch: int = 1,
+        sweep: int = 1,
+        whole_sweeps: bool = False,
+        default_steps: int | None = None,
+        frozen: Sequence[Tensor] = (),
+        advice: Advice | None = None,
+    ):
+        self.order = order
+        self.exact = exact
+        self.epoch, self.sweep = epoch, sweep
+        self.whole_sweeps = whole_sweeps
+        self.default_steps = sweep if default_steps is None else default_steps
+        self.frozen = tuple(frozen)
+        self.advice = Advice() if advice is None else advice
 
+    @abstractmethod
+    def __call__(self, position: Tensor, entry: Tensor | None) -> tuple[Tensor, Tensor | None]:
+        """g at each row.
+
+        Args:
+            position: Rows [chains, d].
+            entry: One entry ζ of the tape, [chains, ...], or None where the field has no order.
+
+        Returns:
+            The gradient [chains, d], and the exact U [chains] if it came for free, else None.
+        """
+
+    @final
     @property
-    def default_steps(self) -> int:
-        """The steps of a trajectory where nobody says otherwise."""
-        return self.sweep
+    def deterministic(self) -> bool:
+        """Whether ζ plays no part, so that the gradient at one trajectory's end serves the next one's start."""
+        return self.order is None
 
-    def __call__(self, position: Tensor, entry: Any) -> tuple[Tensor, Tensor | None]:
-        """g at each row for one entry ζ of the tape, and the exact U there if it came for free, else None."""
-        raise NotImplementedError
-
-    def tape(self, gradients: int, chains: int, generator: torch.Generator) -> Sequence[Any]:
-        """ζ₁…ζ_K, fresh, one entry for each gradient of a trajectory."""
-        return (None,) * gradients
-
-    def tape_of(self, tape: Any, chains: Tensor) -> Any:
-        """The part of a tape that some of the chains read."""
-        return tape[:, chains] if isinstance(tape, Tensor) else tape
-
-    def frozen(self) -> Sequence[Tensor]:
-        """What must not change while sampling."""
-        return ()
-
-    def mass(self, temperature: float) -> Mass | None:
-        """A mass that suits the target, where the guide knows one."""
-        return None
-
-    def starts(self, chains: int, temperature: float, generator: torch.Generator) -> Tensor | None:
-        """Where chains had better begin, where the guide knows: [chains, d]."""
-        return None
+    @final
+    def tape(self, entries: int, chains: int, generator: torch.Generator) -> Tensor | None:
+        """ζ₁…ζ_K, fresh, one entry for each gradient of a trajectory: [entries, chains, ...]; None without an order."""
+        return None if self.order is None else self.order.draw(entries, self.epoch, chains, generator)
 
 
-class Guide(Protocol):
-    """The settings of a gradient field."""
+class Guide(ABC):
+    """The settings of a gradient field: a frozen dataclass."""
 
-    def bind(self, target: Target) -> Field: ...
+    @abstractmethod
+    def bind(self, target: Target) -> GradientField:
+        """The field on one target."""
+
+
+class BatchGuide(Guide):
+    """A guide that reads minibatches of a target's data, of a size that warm-up may choose."""
+
+    size: int | str
+    """Examples in a batch, or "auto"."""
+
+    @abstractmethod
+    def with_size(self, size: int, field: GradientField | None = None) -> BatchGuide:
+        """The same with another size; `field` is one bound before, whose findings may be kept."""

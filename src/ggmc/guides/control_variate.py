@@ -14,19 +14,19 @@ Reference: Baker, Fearnhead, Fox and Nemeth, "Control variates for stochastic gr
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from ggmc.dynamics.mass import Mass, as_mass
 from ggmc.errors import BadInput
 from ggmc.guides.anchor import curvatures, find_anchor, given_anchor, gradients_at
-from ggmc.guides.minibatch import MinibatchField, check_size, data_of, known_size
+from ggmc.guides.base import BatchGuide, GradientField
+from ggmc.guides.minibatch import batch_gradient, check_size, known_size, with_data
 from ggmc.guides.orders import Order, as_order
 from ggmc.targets.data import Batches
-from ggmc.targets.density import Target
+from ggmc.targets.base import Advice, DataTarget, Target
 
 CURVATURES = ("none", "diagonal", "dense")
 CACHE = 2 * 2**30  # bytes: what is known of each batch at the anchor is kept if it is smaller, else computed again
@@ -34,7 +34,7 @@ SHORT = 10  # steps of a trajectory where nobody says otherwise: little noise do
 
 
 @dataclass(frozen=True)
-class ControlVariate:
+class ControlVariate(BatchGuide):
     """Drive the chain with minibatches corrected at an anchor.
 
     The anchor is the mode that L-BFGS finds from the target's start, or the values you give; it is then fixed. Chains
@@ -61,20 +61,22 @@ class ControlVariate:
             raise BadInput(f"curvature must be one of {list(CURVATURES)}, got {self.curvature!r}")
 
     def bind(self, target: Target) -> ControlVariateField:
-        batches = Batches(data_of(target, self), known_size(self.size), self.seed)
-        given: Any = target
-        anchor = find_anchor(given) if self.anchor is None else given_anchor(given, self.anchor)
-        return ControlVariateField(given, batches, as_order(self.order), anchor, self.curvature)
+        target = with_data(target, self)
+        batches = Batches(target.data, known_size(self.size), self.seed)
+        anchor = find_anchor(target) if self.anchor is None else given_anchor(target, self.anchor)
+        return ControlVariateField(target, batches, as_order(self.order), anchor, self.curvature)
+
+    def with_size(self, size: int, field: GradientField | None = None) -> ControlVariate:
+        anchor = field.anchor_values if isinstance(field, ControlVariateField) else self.anchor
+        return replace(self, size=size, anchor=anchor)
 
 
-class ControlVariateField(MinibatchField):
+class ControlVariateField(GradientField):
     """The corrected field, its anchor, and what is known there."""
 
-    whole_sweeps = False
-
-    def __init__(self, target: Any, batches: Batches, order: Order, anchor: Tensor, curvature: str):
-        super().__init__(target, batches, order)
+    def __init__(self, target: DataTarget, batches: Batches, order: Order, anchor: Tensor, curvature: str):
         self.anchor = anchor
+        self._target, self._batches = target, batches
         numbers, d = batches.count, len(anchor)
         needed = {"none": 0, "diagonal": numbers * d, "dense": numbers * d * d}[curvature] * 8
         if needed > CACHE:
@@ -91,17 +93,23 @@ class ControlVariateField(MinibatchField):
             each = curvatures(target, batches, anchor, diagonal=curvature == "diagonal")
             self.curvature = each.mean(0, dtype=torch.float64)
             self._curvatures = (each - self.curvature).to(anchor.dtype)
+        kept = (self.anchor, self.gradient_at_anchor, self._gradients, self._curvatures)
+        sweep = order.sweep(numbers)
+        super().__init__(
+            order=order,
+            epoch=numbers,
+            sweep=sweep,
+            default_steps=min(SHORT, sweep),
+            frozen=[tensor for tensor in kept if tensor is not None],
+            advice=Advice(mass=self.mass, starts=self.starts),
+        )
 
-    @property
-    def default_steps(self) -> int:
-        return min(SHORT, self.sweep)
-
-    def __call__(self, position: Tensor, entry: Tensor) -> tuple[Tensor, None]:
-        gradient, _ = super().__call__(position, entry)
+    def __call__(self, position: Tensor, entry: Tensor | None) -> tuple[Tensor, None]:
+        gradient = batch_gradient(self._target, self._batches, position, entry)
         if self._gradients is not None:
             gradient = gradient - self._gradients[entry]
         else:
-            at_anchor, _ = super().__call__(self.anchor.expand_as(position), entry)
+            at_anchor = batch_gradient(self._target, self._batches, self.anchor.expand_as(position), entry)
             gradient = gradient - (at_anchor - self.gradient_at_anchor)
         if self._curvatures is not None:
             away, curvature = position - self.anchor, self._curvatures[entry]
@@ -109,27 +117,26 @@ class ControlVariateField(MinibatchField):
             gradient = gradient - bent
         return gradient, None
 
-    def frozen(self) -> list[Tensor]:
-        kept = (self.anchor, self.gradient_at_anchor, self._gradients, self._curvatures)
-        return [tensor for tensor in kept if tensor is not None]
+    @property
+    def anchor_values(self) -> dict[str, Tensor]:
+        """The anchor as the user's named values."""
+        return self._target.constrain(self.anchor)
 
-    def mass(self, temperature: float) -> Mass | None:
-        """M = H, which gives the target unit frequency in all directions."""
-        if self.curvature is None:
-            return None
-        try:
-            return as_mass(_made_positive(self.curvature)).to(self.anchor[None])
-        except BadInput:
-            return None
+    def mass(self) -> Tensor | None:
+        """M = H, which gives the target unit frequency in all directions; None without a curvature."""
+        return None if self.curvature is None else _made_positive(self.curvature)
 
     def starts(self, chains: int, temperature: float, generator: torch.Generator) -> Tensor:
         """Draws of the normal approximation at the anchor, twice as wide; at the anchor itself without one."""
-        shape = (chains, len(self.anchor))
-        noise = torch.randn(shape, generator=generator, dtype=self.anchor.dtype, device=self.anchor.device)
-        mass = self.mass(temperature)
+        mass = self.mass()
         if mass is None:
-            return self.anchor + 0 * noise
-        return self.anchor + 2 * math.sqrt(temperature) * mass.velocity(mass.colour(noise))
+            return self.anchor.expand(chains, -1).clone()
+        noise = torch.randn((chains, len(self.anchor)), generator=generator, dtype=torch.float64, device=mass.device)
+        if mass.dim() == 1:
+            away = noise / mass.sqrt()
+        else:  # M = LLᵀ, so that L⁻ᵀε has covariance M⁻¹
+            away = torch.linalg.solve_triangular(torch.linalg.cholesky(mass).mT, noise.mT, upper=True).mT
+        return self.anchor + (2 * math.sqrt(temperature) * away).to(self.anchor.dtype)
 
 
 def _made_positive(curvature: Tensor) -> Tensor:

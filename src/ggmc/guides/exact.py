@@ -6,12 +6,12 @@ from dataclasses import dataclass
 
 from torch import Tensor
 
-from ggmc.guides.base import Field
-from ggmc.targets.density import Target
+from ggmc.guides.base import GradientField, Guide
+from ggmc.targets.base import Target
 
 
 @dataclass(frozen=True)
-class Exact:
+class Exact(Guide):
     """Drive the chain with the gradient of the whole potential.
 
     Example:
@@ -20,16 +20,15 @@ class Exact:
         Exact()
     """
 
-    def bind(self, target: Target) -> Field:
+    def bind(self, target: Target) -> GradientField:
         return _ExactField(target)
 
 
-class _ExactField(Field):
-    exact = True
-
+class _ExactField(GradientField):
     def __init__(self, target: Target):
+        super().__init__(order=None, exact=True)
         self._target = target
 
-    def __call__(self, position: Tensor, entry: None) -> tuple[Tensor, Tensor]:
+    def __call__(self, position: Tensor, entry: Tensor | None) -> tuple[Tensor, Tensor]:
         potential, gradient = self._target.potential_and_gradient(position)
         return gradient, potential

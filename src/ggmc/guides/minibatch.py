@@ -6,21 +6,20 @@ tape (`tape.py`).
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
-import torch
 from torch import Tensor
 
 from ggmc.errors import BadInput, require_count
-from ggmc.guides.base import Field
+from ggmc.guides.base import BatchGuide, GradientField
 from ggmc.guides.orders import Order, as_order
 from ggmc.targets.data import Batches
-from ggmc.targets.density import Target
+from ggmc.targets.base import DataTarget, Target
 
 
 @dataclass(frozen=True)
-class Minibatch:
+class Minibatch(BatchGuide):
     """Drive the chain with batches of at most `size` examples, met in the given `order`.
 
     `order` is "palindrome" (out in a random order and back in reverse: much the best acceptance), "epoch" (fresh random
@@ -42,33 +41,32 @@ class Minibatch:
         check_size(self.size)
         as_order(self.order)
 
-    def bind(self, target: Target) -> Field:
-        return MinibatchField(target, Batches(data_of(target, self), self.known_size, self.seed), as_order(self.order))
+    def bind(self, target: Target) -> MinibatchField:
+        target = with_data(target, self)
+        batches = Batches(target.data, known_size(self.size), self.seed)
+        return MinibatchField(target, batches, as_order(self.order))
 
-    @property
-    def known_size(self) -> int:
-        return known_size(self.size)
+    def with_size(self, size: int, field: GradientField | None = None) -> Minibatch:
+        return replace(self, size=size)
 
 
-class MinibatchField(Field):
+class MinibatchField(GradientField):
     """Each chain reads its own batch."""
 
-    deterministic = False
-    whole_sweeps = True
-
-    def __init__(self, target: Any, batches: Batches, order: Order):
+    def __init__(self, target: DataTarget, batches: Batches, order: Order):
+        sweep = order.sweep(batches.count)
+        super().__init__(order=order, epoch=batches.count, sweep=sweep, whole_sweeps=True)
         self._target, self._batches = target, batches
-        self.order = order
-        self.epoch = batches.count
-        self.sweep = order.sweep(batches.count)
 
-    def __call__(self, position: Tensor, entry: Tensor) -> tuple[Tensor, None]:
-        batch, weights = self._batches[entry]
-        return self._target.batch_potential_and_gradient(position, batch, weights)[1], None
+    def __call__(self, position: Tensor, entry: Tensor | None) -> tuple[Tensor, None]:
+        return batch_gradient(self._target, self._batches, position, entry), None
 
-    def tape(self, gradients: int, chains: int, generator: torch.Generator) -> Any:
-        assert self.order is not None
-        return self.order.draw(gradients, self.epoch, chains, generator)
+
+def batch_gradient(target: DataTarget, batches: Batches, position: Tensor, entry: Tensor | None) -> Tensor:
+    """∇P_j of each chain's own batch j: [chains, d]."""
+    assert entry is not None
+    batch, weights = batches[entry]
+    return target.batch_potential_and_gradient(position, batch, weights)[1]
 
 
 def check_size(size: Any) -> None:
@@ -84,9 +82,9 @@ def known_size(size: int | str) -> int:
     return int(size)
 
 
-def data_of(target: Any, guide: Any) -> Any:
-    """The target's data; refuses a target that has none."""
-    if not hasattr(target, "batch_potential_and_gradient"):
+def with_data(target: Target, guide: BatchGuide) -> DataTarget:
+    """The target itself; refuses one that has no data."""
+    if not isinstance(target, DataTarget):
         name = type(guide).__name__
         raise BadInput(f"{name} needs a target with data, such as ggmc.DataDensity, got {target!r}")
-    return target.data
+    return target

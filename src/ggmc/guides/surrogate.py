@@ -10,12 +10,13 @@ from torch import Tensor
 from torch.utils._pytree import tree_leaves
 
 from ggmc.errors import BadInput
-from ggmc.guides.base import Field
-from ggmc.targets.density import Density, Target
+from ggmc.guides.base import GradientField, Guide
+from ggmc.targets.base import Target
+from ggmc.targets.density import Density, NamedTarget
 
 
 @dataclass(frozen=True)
-class Surrogate:
+class Surrogate(Guide):
     """Drive the chain with the gradient of another log density of the same parameters.
 
     `log_prob` sees what the target's own functions see: a Laplace approximation, a smaller network, lower precision.
@@ -36,10 +37,10 @@ class Surrogate:
         if not callable(self.log_prob):
             raise BadInput(f"Surrogate needs a log density to call, got {self.log_prob!r}")
 
-    def bind(self, target: Target) -> Field:
-        coordinates = getattr(target, "coordinates", None)
-        if coordinates is None:
+    def bind(self, target: Target) -> GradientField:
+        if not isinstance(target, NamedTarget):
             raise BadInput(f"Surrogate needs a target on named values, such as ggmc.Density, got {target!r}")
+        coordinates = target.coordinates
         start = coordinates.as_given({n: v.detach() for n, v in coordinates.constrain(coordinates.start).items()})
 
         def log_prob(values: Any) -> Tensor:  # a guide need not depend on everything
@@ -48,9 +49,10 @@ class Surrogate:
         return _SurrogateField(Density(log_prob, start, coordinates.as_given(coordinates.transforms)))
 
 
-class _SurrogateField(Field):
+class _SurrogateField(GradientField):
     def __init__(self, density: Density):
+        super().__init__(order=None)
         self._density = density
 
-    def __call__(self, position: Tensor, entry: None) -> tuple[Tensor, None]:
+    def __call__(self, position: Tensor, entry: Tensor | None) -> tuple[Tensor, None]:
         return self._density.potential_and_gradient(position)[1], None

@@ -21,7 +21,7 @@ from ggmc.kernels.mala import MALA
 from ggmc.kernels.malt import MALT
 from ggmc.kernels.sghmc import SGHMC
 from ggmc.kernels.sgld import SGLD
-from ggmc.targets.density import Target
+from ggmc.targets.base import Target
 
 __all__ = ["AMAGOLD", "GGMC", "HMC", "MALA", "MALT", "SGHMC", "SGLD", "Kernel", "from_dict", "to_dict"]
 

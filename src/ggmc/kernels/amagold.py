@@ -21,7 +21,7 @@ from typing import Any
 from ggmc.dynamics.length import Steps
 from ggmc.guides import Exact, Field, Guide
 from ggmc.kernels.ggmc import GGMC, Init, Step
-from ggmc.targets.density import Target
+from ggmc.targets.base import Target
 
 
 @dataclass(frozen=True)

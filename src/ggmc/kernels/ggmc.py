@@ -39,7 +39,7 @@ from ggmc.dynamics.schedule import Along, Factors, Flat, Over
 from ggmc.dynamics.scheme import Dynamics, Scheme, State, normals, refresh, run
 from ggmc.errors import BadInput, NotExact, require_count, require_not_negative, require_positive
 from ggmc.guides import Exact, Field, Guide
-from ggmc.targets.density import Target
+from ggmc.targets.base import Target
 
 MASS_KINDS = ("identity", "diagonal", "dense", "tensor")
 
@@ -209,7 +209,7 @@ def fixed_mass(mass: Any, target: Target) -> Mass:
     """The mass as given, or the identity where it is left to warm-up."""
     if mass is None or isinstance(mass, str):
         return Identity()
-    return mass.to(torch.empty(0, target.space.size, dtype=target.dtype, device=target.device))
+    return mass.to(torch.empty(0, target.layout.size, dtype=target.dtype, device=target.device))
 
 
 def start_state(
@@ -217,15 +217,15 @@ def start_state(
 ) -> State:
     """Positions as given, momenta from their law. A non-finite start is an error."""
     position = position.to(target.dtype).to(target.device)
-    if position.dim() != 2 or position.shape[1] != target.space.size:
-        raise BadInput(f"positions must have shape [chains, {target.space.size}], got {list(position.shape)}")
+    if position.dim() != 2 or position.shape[1] != target.layout.size:
+        raise BadInput(f"positions must have shape [chains, {target.layout.size}], got {list(position.shape)}")
     gradient, potential = field(position, None) if field.deterministic else (None, None)
     if potential is None:
         potential = target.potential(position)
     for what, rows in (("position", position), ("gradient", gradient)):
         if rows is not None and not rows.isfinite().all():
             chain, column = (~rows.isfinite()).nonzero()[0].tolist()
-            where, value = target.space.locate(column), rows[chain, column].item()
+            where, value = target.layout.locate(column), rows[chain, column].item()
             raise BadInput(f"chain {chain} starts with a {what} of {value:g} in {where}: start inside the support")
     if not potential.isfinite().all():
         chain = int((~potential.isfinite()).nonzero()[0])

@@ -13,7 +13,7 @@ from typing import Any
 
 from ggmc.guides import Exact, Field, Guide
 from ggmc.kernels.ggmc import GGMC, Init, Step
-from ggmc.targets.density import Target
+from ggmc.targets.base import Target
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,7 @@ from ggmc.dynamics.length import Steps
 from ggmc.errors import BadInput
 from ggmc.guides import Exact, Field, Guide
 from ggmc.kernels.ggmc import GGMC, Init, Step
-from ggmc.targets.density import Target
+from ggmc.targets.base import Target
 
 
 @dataclass(frozen=True)

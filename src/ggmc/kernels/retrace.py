@@ -19,7 +19,7 @@ from ggmc.dynamics.scheme import Dynamics, Scheme, State, run
 from ggmc.errors import BadInput
 from ggmc.kernels.ggmc import fixed_mass
 from ggmc.kernels.sghmc import SGHMC, euler
-from ggmc.targets.density import Target
+from ggmc.targets.base import Target
 
 Update = Callable[[Tensor, Tensor, Tensor, bool], tuple[Tensor, Tensor]]
 """(position [1, d], momentum [1, d], noise [n, 1, d], backwards) -> position, momentum; backwards, the tape is too."""

@@ -28,7 +28,7 @@ from ggmc.dynamics.scheme import Dynamics, State, normals
 from ggmc.errors import NotExact, require_not_negative
 from ggmc.guides import Exact, Field, Guide
 from ggmc.kernels.ggmc import Init, Step, fixed_mass, start_state
-from ggmc.targets.density import Target
+from ggmc.targets.base import Target
 
 THEOREM_1 = (
     "SGHMC cannot be Metropolis-corrected: symplectic Euler–Maruyama never retraces its step, so its acceptance "

@@ -26,7 +26,7 @@ from ggmc.dynamics.scheme import Dynamics, State, normals
 from ggmc.errors import NotExact
 from ggmc.guides import Exact, Field, Guide
 from ggmc.kernels.ggmc import GGMC, Init, Step, fixed_mass, start_state
-from ggmc.targets.density import Target
+from ggmc.targets.base import Target
 
 
 @dataclass(frozen=True)

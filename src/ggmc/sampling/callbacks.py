@@ -9,7 +9,7 @@ from tqdm.auto import tqdm
 from ggmc.dynamics.mass import Mass
 from ggmc.dynamics.metropolis import Info
 from ggmc.dynamics.scheme import State
-from ggmc.targets.layout import Space
+from ggmc.targets.layout import Layout
 
 if TYPE_CHECKING:
     from ggmc.sampling.sample import Chains
@@ -24,7 +24,7 @@ class Moment(NamedTuple):
     state: State
     step_size: float
     mass: Mass
-    space: Space
+    layout: Layout
 
 
 class Progress:

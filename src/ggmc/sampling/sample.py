@@ -20,7 +20,7 @@ from ggmc.kernels import GGMC, Kernel
 from ggmc.kernels.ggmc import Step, fixed_mass, start_state
 from ggmc.progress import wanted as bars_wanted
 from ggmc.sampling.callbacks import Moment, Progress
-from ggmc.targets.density import Target
+from ggmc.targets.base import Target
 from ggmc.trace import diagnostics
 from ggmc.trace.trace import Block, Trace
 from ggmc.warmup import Warmup
@@ -183,7 +183,7 @@ class Chains:
         step_size = self.warmup.current_step_size if warming else self._step_size_used()
         mass = self.warmup.mass if warming else self._mass
         iteration = self.warmup.iteration + self.drawn
-        return Moment(iteration, warming, info, self.state, step_size, mass, self.target.space)
+        return Moment(iteration, warming, info, self.state, step_size, mass, self.target.layout)
 
     def state_dict(self) -> dict[str, Any]:
         """A snapshot of everything needed to go on, as plain tensors and numbers."""
@@ -243,10 +243,10 @@ class Chains:
             "n_steps": torch.full_like(info.accepted, info.steps, dtype=torch.int64),
             "step_size": torch.full_like(info.log_accept, self._step_size_used()),
             "kinetic_temperature": diagnostics.kinetic_temperature(state, self._mass),
-            "kinetic_temperatures": diagnostics.kinetic_temperatures(state, self._mass, self.target.space),
+            "kinetic_temperatures": diagnostics.kinetic_temperatures(state, self._mass, self.target.layout),
             "configurational_temperature": diagnostics.configurational_temperature(state.position, known_gradient),
         }
-        if len(self.target.space.shapes) == 1:  # one tensor is all there is
+        if len(self.target.layout.shapes) == 1:  # one tensor is all there is
             del stats["kinetic_temperatures"]
         if info.noise_error is not None:
             stats["noise_error"] = info.noise_error

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from ggmc.errors import BadInput, require_positive
 from ggmc.kernels import Kernel
 from ggmc.sampling.sample import DEFAULT, sample
-from ggmc.targets.density import Target
+from ggmc.targets.base import Target
 from ggmc.trace.trace import Trace
 
 if TYPE_CHECKING:

@@ -48,8 +48,8 @@ class Logger:
         }
         if state.potential is not None:
             numbers["potential"] = state.potential.mean().item()
-        by_tensor = diagnostics.kinetic_temperatures(state, moment.mass, moment.space).mean(0).tolist()
-        numbers |= {f"kinetic_temperature/{n}": t for n, t in zip(moment.space.shapes, by_tensor, strict=True)}
+        by_tensor = diagnostics.kinetic_temperatures(state, moment.mass, moment.layout).mean(0).tolist()
+        numbers |= {f"kinetic_temperature/{n}": t for n, t in zip(moment.layout.shapes, by_tensor, strict=True)}
         for name, number in numbers.items():
             self._writer.add_scalar(name, number, moment.iteration)
 

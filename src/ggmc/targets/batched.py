@@ -12,11 +12,11 @@ from typing import Any
 import torch
 from torch import Tensor
 from torch.distributions import Distribution
+from torch.fx.experimental.proxy_tensor import make_fx
 from torch.linalg import LinAlgError  # pyright: ignore[reportAttributeAccessIssue]
-from torch.utils._pytree import tree_leaves, tree_map
+from torch.utils._pytree import tree_flatten, tree_leaves, tree_map
 
-from ggmc.targets.compiled import CannotCompile, Compiled
-from ggmc.targets.layout import Space
+from ggmc.targets.layout import Layout
 
 log = logging.getLogger("ggmc")
 
@@ -34,15 +34,15 @@ class OverChains:
     Example:
         >>> import torch
         >>> from ggmc.targets.batched import OverChains
-        >>> from ggmc.targets.layout import Space
-        >>> square = OverChains(lambda p: (p["x"] ** 2).sum(), Space({"x": (3,)}), (), vectorised=False)
+        >>> from ggmc.targets.layout import Layout
+        >>> square = OverChains(lambda p: (p["x"] ** 2).sum(), Layout({"x": (3,)}), (), vectorised=False)
         >>> square.with_gradient(torch.ones(2, 3))
         (tensor([3., 3.]), tensor([[2., 2., 2.],
                 [2., 2., 2.]]))
     """
 
-    def __init__(self, function: Callable[..., Tensor], space: Space, chained: Chained, vectorised: bool | None):
-        self._function, self._space, self._chained = function, space, chained
+    def __init__(self, function: Callable[..., Tensor], layout: Layout, chained: Chained, vectorised: bool | None):
+        self._function, self._layout, self._chained = function, layout, chained
         self._vectorised = vectorised
         self._measured: dict[Any, bool] = {}
         self._compiled: Compiled | None = None
@@ -74,7 +74,7 @@ class OverChains:
         return torch.func.vmap(self._of_row, in_dims=(0, *self._chained))(position, *rest)
 
     def _of_row(self, row: Tensor, *rest: Any) -> Tensor:
-        return self._function(self._space.views(row), *rest)
+        return self._function(self._layout.views(row), *rest)
 
     def _one_by_one(self, position: Tensor, *rest: Any) -> Tensor:
         return torch.stack([self._of_row(row, *own) for row, own in self._rows(position, rest)])
@@ -92,8 +92,8 @@ class OverChains:
         gradient = torch.zeros_like(position)
         values: list[Tensor] = []
         for (row, own), slope in zip(self._rows(position.detach(), rest), gradient, strict=True):
-            leaves = {name: view.requires_grad_() for name, view in self._space.views(row).items()}
-            for leaf, into in zip(leaves.values(), self._space.views(slope).values(), strict=True):
+            leaves = {name: view.requires_grad_() for name, view in self._layout.views(row).items()}
+            for leaf, into in zip(leaves.values(), self._layout.views(slope).values(), strict=True):
                 leaf.grad = into
             with torch.enable_grad():
                 value = self._function(leaves, *own)
@@ -123,7 +123,7 @@ class OverChains:
 
 
 def can_be_vectorised(
-    what: str, function: Callable[..., Tensor], space: Space, row: Tensor, rest: tuple[Any, ...], chained: Chained
+    what: str, function: Callable[..., Tensor], layout: Layout, row: Tensor, rest: tuple[Any, ...], chained: Chained
 ) -> bool:
     """Whether vmap can run a function of one chain for several; where it cannot, a notice says why.
 
@@ -134,7 +134,7 @@ def can_be_vectorised(
     ]
     try:
         with no_validation():
-            OverChains(function, space, chained, vectorised=True).with_gradient(torch.stack([row, row]), *pairs)
+            OverChains(function, layout, chained, vectorised=True).with_gradient(torch.stack([row, row]), *pairs)
         return True
     except Exception as error:  # whatever vmap cannot do, a loop can
         log.warning("%s cannot be vectorised, so chains run one after another: %s", what, str(error).split("\n")[0])
@@ -187,3 +187,47 @@ def _seconds(call: Callable[[], Any]) -> float:
             torch.cuda.synchronize()
         taken.append(time.perf_counter() - begun)
     return min(taken)
+
+
+class CannotCompile(Exception):
+    """Why a function cannot be compiled: no C++ compiler, or an operation that cannot be traced."""
+
+
+class Compiled:
+    """A function of tensors, compiled anew for arguments of another form, shape or precision.
+
+    It is traced down to its tensor operations first, its own derivatives included: what runs is one program, with no
+    Python in it. Its results carry no graph.
+
+    Example:
+        >>> import torch
+        >>> from ggmc.targets.batched import Compiled
+        >>> Compiled(lambda x: (x**2).sum())(torch.ones(3))
+        tensor(3.)
+    """
+
+    def __init__(self, function: Callable[..., Any]):
+        self._function = function
+        self._programs: dict[Any, Callable[..., Any]] = {}
+
+    @torch.no_grad()
+    def __call__(self, *arguments: Any) -> Any:
+        leaves, form = tree_flatten(arguments)
+        key = (form, *((leaf.shape, leaf.dtype, leaf.device) for leaf in leaves if isinstance(leaf, Tensor)))
+        if key not in self._programs:
+            self._programs[key] = self._compile(arguments)
+        return self._programs[key](*arguments)
+
+    def __getstate__(self) -> dict[str, Any]:
+        return self.__dict__ | {"_programs": {}}  # a program stays in its process
+
+    def _compile(self, arguments: tuple[Any, ...]) -> Callable[..., Any]:
+        log.info("compiling the gradient: some seconds, once for each number of chains and examples")
+        try:
+            program = torch.compile(make_fx(self._function)(*arguments), dynamic=False)
+            program(*arguments)
+        except LinAlgError:  # the arguments' fault
+            raise
+        except Exception as error:
+            raise CannotCompile(str(error).split("\n")[0]) from error
+        return program

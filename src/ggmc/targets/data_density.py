@@ -18,16 +18,17 @@ from torch.utils._pytree import tree_map
 from ggmc import progress
 from ggmc.errors import BadInput
 from ggmc.targets.batched import OverChains, can_be_vectorised, no_validation, row_by_row_if_singular
-from ggmc.targets.coordinates import Constraints, Parameters
+from ggmc.targets.layout import Constraints, Parameters
 from ggmc.targets.data import Data, as_data
-from ggmc.targets.density import OnCoordinates, check_gradients, check_scalar, check_start, probes
+from ggmc.targets.base import Advice, DataTarget
+from ggmc.targets.density import NamedTarget, check_gradients, check_scalar, check_start, probes
 
 CHUNK_MEMORY = 64 * 2**20  # bytes on a CPU, where larger chunks are slower; on a GPU, a quarter of what is free
 CHUNKS_TO_STOP_AT = 20  # a sum that may stop early is looked at about this often ...
 LEAST_CHUNK = 20  # ... where chunks do not become so small that the looking costs more than it saves
 
 
-class DataDensity(OnCoordinates):
+class DataDensity(NamedTarget, DataTarget):
     """A log prior, and a log likelihood with one term per example.
 
     `log_prior(params)` returns a scalar, `log_likelihood(params, batch)` one term for each example of the batch; both
@@ -68,8 +69,9 @@ class DataDensity(OnCoordinates):
         jitter: float = 1.0,
         bound: float | None = None,
         vectorise: bool | None = True,
+        advice: Advice | None = None,
     ):
-        super().__init__(start, constraints, jitter)
+        super().__init__(start, constraints, jitter, not_exact=None, stops_early=bound is not None, advice=advice)
         self.log_prior, self.log_likelihood = log_prior, log_likelihood
         self.data = as_data(data, self.device)
         self.num_data = len(self.data)
@@ -82,21 +84,18 @@ class DataDensity(OnCoordinates):
             self._example_bytes = self._bytes_per_example(few)
         row, weights = self.coordinates.start, torch.ones(min(4, self.num_data), device=self.device)
         if vectorise is not False and not can_be_vectorised(
-            "log_likelihood", self._batch_of_row, self.space, row, (few, weights), (0, 0)
+            "log_likelihood", self._batch_of_row, self.layout, row, (few, weights), (0, 0)
         ):
             vectorise = False
         self.vectorise = vectorise
-        self._prior = OverChains(self._prior_of_row, self.space, (), vectorise)
-        self._chunk = OverChains(self._chunk_of_row, self.space, (None,), vectorise)
-        self._part = OverChains(self._part_of_row, self.space, (None,), vectorise)
-        self._first = OverChains(self._first_of_row, self.space, (None,), vectorise)
-        self._batch = OverChains(self._batch_of_row, self.space, (0, 0), vectorise)
-        self._terms = OverChains(self._terms_of_row, self.space, (None,), vectorise)
+        self._prior = OverChains(self._prior_of_row, self.layout, (), vectorise)
+        self._chunk = OverChains(self._chunk_of_row, self.layout, (None,), vectorise)
+        self._part = OverChains(self._part_of_row, self.layout, (None,), vectorise)
+        self._first = OverChains(self._first_of_row, self.layout, (None,), vectorise)
+        self._batch = OverChains(self._batch_of_row, self.layout, (0, 0), vectorise)
+        self._terms = OverChains(self._terms_of_row, self.layout, (None,), vectorise)
 
-    def potential(self, position: Tensor) -> Tensor:
-        return self.potential_below(position, None)
-
-    def potential_below(self, position: Tensor, limit: Tensor | None) -> Tensor:
+    def potential(self, position: Tensor, limit: Tensor | None = None) -> Tensor:
         """U of each row; if all are certain to exceed their `limit`, some value between the two.
 
         All chains go on together or stop together: were some to leave, the others' sums would be done in other shapes,
@@ -225,7 +224,7 @@ class DataDensity(OnCoordinates):
 
     def _check(self, few: Any) -> None:
         check_scalar("log_prior", self.log_prior, self.coordinates)
-        terms, number = self._terms_of_row(self.space.views(self.coordinates.start), few), min(4, self.num_data)
+        terms, number = self._terms_of_row(self.layout.views(self.coordinates.start), few), min(4, self.num_data)
         if not isinstance(terms, Tensor):
             raise BadInput(f"log_likelihood must return a torch tensor, got {type(terms).__name__}")
         if terms.shape != (number,):
@@ -244,7 +243,7 @@ class DataDensity(OnCoordinates):
     def _unsteady_terms(self, few: Any) -> str | None:
         """Why U is not a function of the parameters alone, if it is not."""
         for row in probes(self.coordinates):
-            reason = self._unsteady_terms_at(self.space.views(row), few)
+            reason = self._unsteady_terms_at(self.layout.views(row), few)
             if reason is not None:
                 return reason
         return None
@@ -285,7 +284,7 @@ class DataDensity(OnCoordinates):
             kept = 0
             row = self.coordinates.start.clone().requires_grad_()
             with saved_tensors_hooks(weigh, lambda tensor: tensor):
-                self._terms_of_row(self.space.views(row), tree_map(lambda leaf: leaf[:number], few))
+                self._terms_of_row(self.layout.views(row), tree_map(lambda leaf: leaf[:number], few))
             return kept
 
         # The difference leaves out what is kept once for all, such as the parameters themselves.

@@ -1,68 +1,48 @@
-"""The target: what is sampled, π(θ) ∝ exp(−U(θ)/T), and its potential U.
-
-One convention, said once: the potential U(θ) = −log density is summed over all data, prior and Jacobian included, and
-is float64, whatever the precision in which the user's functions themselves add up.
-"""
+"""Any torch log density as a target, and what targets on named values share."""
 
 from __future__ import annotations
 
 import logging
 from collections.abc import Callable
-from typing import Any, Protocol, Self
+from typing import Any, Self
 
 import torch
 from torch import Tensor
 
 from ggmc.errors import BadInput, require_not_negative
 from ggmc.targets.batched import OverChains, can_be_vectorised, no_validation, row_by_row_if_singular
-from ggmc.targets.coordinates import Constraints, Coordinates, Parameters
-from ggmc.targets.layout import Space
+from ggmc.targets.base import Advice, Target
+from ggmc.targets.layout import Constraints, Coordinates, Parameters
 
 log = logging.getLogger("ggmc")
 
 
-class Target(Protocol):
-    """What guides, kernels and the chain loop need of a target."""
-
-    space: Space
-    dtype: torch.dtype
-    device: torch.device
-
-    def potential(self, position: Tensor) -> Tensor:
-        """U of each row: [chains, d] -> [chains] float64."""
-        ...
-
-    def potential_and_gradient(self, position: Tensor) -> tuple[Tensor, Tensor]:
-        """U and ∇U of each row: [chains, d] -> [chains] float64 and [chains, d]."""
-        ...
-
-    def constrain(self, position: Tensor) -> dict[str, Tensor]:
-        """Rows as the user's named values: [..., d] -> {name: [..., *shape]}."""
-        ...
-
-    def starts(self, chains: int, generator: torch.Generator) -> Tensor:
-        """Where each chain begins: [chains, d], every row of finite potential and gradient."""
-        ...
-
-
-class OnCoordinates:
+class NamedTarget(Target):
     """What targets on the user's named values share; each adds its own potential."""
-
-    not_exact: str | None = None
-    """Why a Metropolis test on this target would not be exact, with a remedy; None where it would."""
 
     vectorise: bool | None
     """Whether all chains run at once; None where that is measured."""
 
-    def __init__(self, start: Parameters, constraints: Constraints, jitter: float):
+    def __init__(
+        self,
+        start: Parameters,
+        constraints: Constraints,
+        jitter: float,
+        *,
+        not_exact: str | None,
+        stops_early: bool = False,
+        advice: Advice | None = None,
+    ):
         require_not_negative("jitter", jitter)
         self.jitter = float(jitter)
         self.coordinates = Coordinates(start, constraints)
-        self.space = self.coordinates.space
-        self.dtype, self.device = self.coordinates.dtype, self.coordinates.device
-
-    def potential_and_gradient(self, position: Tensor) -> tuple[Tensor, Tensor]:
-        raise NotImplementedError
+        super().__init__(
+            self.coordinates.layout,
+            self.coordinates.start,
+            not_exact=not_exact,
+            stops_early=stops_early,
+            advice=advice,
+        )
 
     def constrain(self, position: Tensor) -> dict[str, Tensor]:
         return self.coordinates.constrain(position)
@@ -95,7 +75,7 @@ class OnCoordinates:
         return self
 
     def starts(self, chains: int, generator: torch.Generator) -> Tensor:
-        shape = (chains, self.space.size)
+        shape = (chains, self.layout.size)
         noise = torch.rand(shape, generator=generator, dtype=self.dtype, device=self.device) * 2 - 1
         spread = torch.full((chains, 1), self.jitter, dtype=self.dtype, device=self.device)
         # Only where a chain begins is chosen by looking, which biases nothing; the start itself is known to be finite.
@@ -112,7 +92,7 @@ class OnCoordinates:
         return f"{type(self).__name__}({self.coordinates})"
 
 
-class Density(OnCoordinates):
+class Density(NamedTarget):
     """Any torch log density of one tensor or of a dict of tensors.
 
     `log_prob` is written for one chain and returns a scalar, constants left out if you like; it is vectorised over
@@ -143,23 +123,23 @@ class Density(OnCoordinates):
         constraints: Constraints = None,
         jitter: float = 1.0,
     ):
-        super().__init__(start, constraints, jitter)
+        super().__init__(start, constraints, jitter, not_exact=None)  # a random log_prob is refused below
         self.log_prob = log_prob
         with no_validation():
             check_scalar("log_prob", log_prob, self.coordinates)
             check_gradients("log_prob", log_prob, self.coordinates)
             check_start("log_prob", self._potential_of_row, self.coordinates)
             for row in probes(self.coordinates):
-                if not torch.equal(*(self._potential_of_row(self.space.views(row)).nan_to_num() for _ in range(2))):
+                if not torch.equal(*(self._potential_of_row(self.layout.views(row)).nan_to_num() for _ in range(2))):
                     raise BadInput(
                         "log_prob gave two values at the same point: it must be deterministic (no dropout, no random "
                         "draws)"
                     )
         row = self.coordinates.start
-        self.vectorise = can_be_vectorised("log_prob", self._potential_of_row, self.space, row, (), ())
-        self._rows = OverChains(self._potential_of_row, self.space, (), self.vectorise)
+        self.vectorise = can_be_vectorised("log_prob", self._potential_of_row, self.layout, row, (), ())
+        self._rows = OverChains(self._potential_of_row, self.layout, (), self.vectorise)
 
-    def potential(self, position: Tensor) -> Tensor:
+    def potential(self, position: Tensor, limit: Tensor | None = None) -> Tensor:
         with torch.no_grad(), no_validation():
             return row_by_row_if_singular(lambda rows: (self._rows(rows),), position)[0]
 
@@ -178,13 +158,13 @@ class Density(OnCoordinates):
 
 def probes(coordinates: Coordinates) -> list[Tensor]:
     """Rows to look at: the start, and one beside it, since at weights of zero dropout and the like do not show."""
-    noise = torch.randn(coordinates.space.size, generator=torch.Generator().manual_seed(0)).to(coordinates.start)
+    noise = torch.randn(coordinates.layout.size, generator=torch.Generator().manual_seed(0)).to(coordinates.start)
     return [coordinates.start, coordinates.start + 0.1 * noise]
 
 
 def check_scalar(what: str, function: Callable[[Any], Any], coordinates: Coordinates) -> None:
     """Refuse a log density that does not return a scalar."""
-    result = function(coordinates.values(coordinates.space.views(coordinates.start))[0])
+    result = function(coordinates.values(coordinates.layout.views(coordinates.start))[0])
     if not isinstance(result, Tensor):
         raise BadInput(f"{what} must return a scalar torch tensor, got {type(result).__name__}")
     if result.shape != ():
@@ -201,7 +181,7 @@ def check_gradients(what: str, function: Callable[[Any], Tensor], coordinates: C
     for name, gradient in zip(values, gradients, strict=True):
         if gradient is not None:
             continue
-        free = coordinates.space.views(coordinates.start.clone())
+        free = coordinates.layout.views(coordinates.start.clone())
         free[name].add_(0.1)
         moved = {key: value.detach() for key, value in values.items()}
         changed = function(coordinates.as_given(moved | {name: coordinates.transforms[name](free[name])}))
@@ -216,10 +196,10 @@ def check_gradients(what: str, function: Callable[[Any], Tensor], coordinates: C
 def check_start(what: str, potential_of_row: Callable[[dict[str, Tensor]], Tensor], coordinates: Coordinates) -> None:
     """Refuse a start where the potential or its gradient is not finite."""
     row = coordinates.start.clone().requires_grad_()
-    potential = potential_of_row(coordinates.space.views(row))
+    potential = potential_of_row(coordinates.layout.views(row))
     if not potential.isfinite():
         raise BadInput(f"{what} is {-potential.item()} at the start: give a start inside the support")
     (gradient,) = torch.autograd.grad(potential, row)
     if not gradient.isfinite().all():
-        where = coordinates.space.locate(int((~gradient.isfinite()).nonzero()[0]))
+        where = coordinates.layout.locate(int((~gradient.isfinite()).nonzero()[0]))
         raise BadInput(f"the gradient of {what} is not finite in {where} at the start: move the start")

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from ggmc.dynamics.mass import Mass
 from ggmc.dynamics.scheme import State
-from ggmc.targets.layout import Space
+from ggmc.targets.layout import Layout
 from ggmc.trace.trace import Trace
 
 LOOKED_AT = 300  # scalars for R̂ and effective draws, which take milliseconds each; of more, evenly spread ones
@@ -22,9 +22,9 @@ def kinetic_temperature(state: State, mass: Mass) -> Tensor:
     return (state.momentum * mass.velocity(state.momentum)).sum(-1) / state.position.shape[-1]
 
 
-def kinetic_temperatures(state: State, mass: Mass, space: Space) -> Tensor:
+def kinetic_temperatures(state: State, mass: Mass, layout: Layout) -> Tensor:
     """The same for each named tensor: [chains, tensors]."""
-    parts = space.views(state.momentum * mass.velocity(state.momentum))
+    parts = layout.views(state.momentum * mass.velocity(state.momentum))
     return torch.stack([part.reshape(len(part), -1).mean(1) for part in parts.values()], 1)
 
 

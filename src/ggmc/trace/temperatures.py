@@ -52,14 +52,14 @@ def temperatures(trace: Trace, draws: int = 50, level: float = 0.95) -> pandas.D
     target = trace.target
     if target is None:
         raise BadInput("temperatures need the target, which this trace does not have: set trace.target")
-    space = target.space
-    sizes = [space.size, *(shape.numel() for shape in space.shapes.values())]
+    layout = target.layout
+    sizes = [layout.size, *(shape.numel() for shape in layout.shapes.values())]
     kinetic = trace.stats["kinetic_temperature"][..., None]
     per_tensor = trace.stats.get("kinetic_temperatures", kinetic)
     configurational = _configurational(trace, draws)
     table: dict[str, list[float]] = {}
     columns = np.concatenate([kinetic, per_tensor], -1)
-    for i, name in enumerate(["all", *space.shapes]):
+    for i, name in enumerate(["all", *layout.shapes]):
         table[name] = [*_kinetic(columns[..., i], sizes[i], level), *_batch_means(configurational[..., i], level)]
     heads = [f"{kind}{end}" for kind in ("kinetic", "configurational") for end in ("", "_low", "_high")]
     return pandas.DataFrame.from_dict(table, orient="index", columns=heads)
@@ -108,7 +108,7 @@ def _configurational(trace: Trace, draws: int) -> np.ndarray:
     with progress.bar(range(rows.shape[1]), desc="configurational temperature") as numbers:
         for i in numbers:
             product = rows[:, i] * target.potential_and_gradient(rows[:, i])[1]
-            parts = target.space.views(product.double())
+            parts = target.layout.views(product.double())
             means = [product.double().mean(1), *(part.reshape(len(part), -1).mean(1) for part in parts.values())]
             found.append(torch.stack(means, 1).cpu().numpy())
     return np.stack(found, 1)

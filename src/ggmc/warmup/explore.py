@@ -11,7 +11,7 @@ from ggmc.dynamics import metropolis
 from ggmc.dynamics.metropolis import Info
 from ggmc.dynamics.scheme import Dynamics, Scheme, State, normals, refresh, run
 from ggmc.guides import Field
-from ggmc.targets.density import Target
+from ggmc.targets.base import Target
 from ggmc.warmup.length import Paths
 
 

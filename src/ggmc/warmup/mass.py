@@ -10,7 +10,7 @@ from torch import Tensor
 
 from ggmc.dynamics.mass import Dense, Diagonal, Mass
 from ggmc.errors import BadInput
-from ggmc.targets.density import Target
+from ggmc.targets.base import Target
 
 Kind = Literal["diagonal", "dense"]
 
@@ -33,7 +33,7 @@ def per_tensor(target: Target, position: Tensor) -> Mass:
     """
     gradient = target.potential_and_gradient(position)[1].double()
     sizes = torch.ones(position.shape[-1], dtype=torch.float64, device=position.device)
-    for columns in target.space.columns.values():
+    for columns in target.layout.columns.values():
         sizes[columns] = gradient[:, columns].square().mean().sqrt()
     smallest = sizes[sizes > 0].min() if (sizes > 0).any() else sizes.new_ones(())
     return Diagonal((sizes / smallest).clamp_min(1.0), position.dtype)

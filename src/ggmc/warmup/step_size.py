@@ -15,7 +15,7 @@ from torch import Tensor
 
 from ggmc.dynamics.scheme import State
 from ggmc.guides import Field
-from ggmc.targets.density import Target
+from ggmc.targets.base import Target
 
 SHRINKAGE, DELAY, DECAY = 0.05, 10.0, 0.75  # γ, t₀ and κ of Hoffman and Gelman
 

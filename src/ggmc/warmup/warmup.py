@@ -23,7 +23,7 @@ from ggmc.errors import BadInput, require_positive
 from ggmc.guides import Field
 from ggmc.kernels import GGMC, Kernel
 from ggmc.kernels.ggmc import fixed_mass
-from ggmc.targets.density import Target
+from ggmc.targets.base import Target
 from ggmc.warmup import batch_size
 from ggmc.warmup.explore import explore
 from ggmc.warmup.length import LONGEST, Paths, steps_around
@@ -150,7 +150,7 @@ class Warmup:
 
     def load_state_dict(self, stored: dict[str, Any]) -> None:
         """Become what was stored."""
-        like = torch.empty(0, self.target.space.size, dtype=self.target.dtype, device=self.target.device)
+        like = torch.empty(0, self.target.layout.size, dtype=self.target.dtype, device=self.target.device)
         self.iteration, self.time, self.reach = stored["iteration"], stored["time"], stored["reach"]
         self.lowest_potential = stored["lowest_potential"]
         self.mass = Identity() if stored["mass"] is None else as_mass(stored["mass"]).to(like)
@@ -179,7 +179,7 @@ class Warmup:
     def _known_mass(self) -> Mass | None:
         """The mass that the guide or the target knows to suit; else it is found from the chains."""
         known = self.field.mass(self.settings.temperature)
-        if known is None and hasattr(self.target, "mass") and self.target.space.size > LARGEST_LEARNT:
+        if known is None and hasattr(self.target, "mass") and self.target.layout.size > LARGEST_LEARNT:
             known = self.target.mass()  # pyright: ignore[reportAttributeAccessIssue]
         return known
 
@@ -239,7 +239,7 @@ class Warmup:
         kind: Any = self.settings.mass
         if kind is None and self.known_mass is None:
             last = self.ends[-1] - (self.ends[-2] if len(self.ends) > 1 else 0)
-            kind = suitable_kind(self.target.space.size, last * len(state.position))
+            kind = suitable_kind(self.target.layout.size, last * len(state.position))
         adapts = kind in ("diagonal", "dense") and self.iteration < self.ends[-1]
         self.moments = Moments.none(state.position, kind) if adapts else None  # pyright: ignore[reportArgumentType]
         self.paths = Paths()
