@@ -160,6 +160,11 @@ def as_order(order: Any) -> Order:
     raise BadInput(f"order must be one of {list(ORDERS)} or a ggmc.Tape, got {order!r}")
 
 
+def is_known(order: Order) -> bool:
+    """Whether it is one of the library's own orders, whose reversal is proved and needs no check."""
+    return order in ORDERS.values()
+
+
 def check_reversible(order: Order, entries: int, batches: int, tapes: int = 4000, false_alarms: float = 1e-6) -> None:
     """Refuse an order whose tapes, read backwards, are seen to have another law.
 
