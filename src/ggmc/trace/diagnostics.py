@@ -10,13 +10,12 @@ import torch
 from torch import Tensor
 
 from ggmc.dynamics.mass import Mass
-from ggmc.targets.base import DataTarget, PredictiveTarget
 from ggmc.targets.layout import Layout
 from ggmc.trace.mixing import mixing
+from ggmc.trace.rounding import rounding_error
 from ggmc.trace.trace import Trace
 
 HARDLY_ANY = 0.01  # share of accepted trajectories below which the step size is hopeless and not only too long
-ROUNDED_ROWS = 2  # at which the rounding error of the potential is estimated
 
 
 def kinetic_temperature(momentum: Tensor, mass: Mass) -> Tensor:
@@ -124,8 +123,8 @@ def _hopeless(trace: Trace, tuned: bool) -> str | None:
         happened += f", and {diverging.sum()} of {diverging.size} diverged"
     if tuned:
         return (
-            f"{happened}: the step_size h = {_step_size(trace)} that warm-up found is far too long where the chains are "
-            f"now. Give more warm-up.{_source_of_error(trace)}"
+            f"{happened}: the step_size h = {_step_size(trace)}, found by warm-up, is far too long where the chains "
+            f"are now. Give more warm-up.{_source_of_error(trace)}"
         )
     return (
         f"{happened}: the step_size h = {_step_size(trace)} is far too long: use a smaller one, or leave it None."
@@ -203,43 +202,12 @@ def _step_size(trace: Trace) -> str:
     return "None" if size is None else f"{size:g}"
 
 
-# Rounding
-
-
 def _rounding(trace: Trace) -> str | None:
     error, temperature = rounding_error(trace), trace.kernel.temperature
     if not error > 0.01 * temperature > 0:  # at temperature 0 there is no test
         return None
     errs = "so the test errs" if trace.kernel.adjust else "so the acceptance reported is wrong"
     return (
-        f"The potential is computed in {trace.positions.dtype}, where it is off by about {error:.2g}: not small against "
+        f"The potential is computed in {trace.positions.dtype}, where it is off by about {error:.2g}: not small beside "
         f"the temperature {temperature:g}, {errs}. Give start, and the data that the log density uses, in float64."
     )
-
-
-def rounding_error(trace: Trace) -> float:
-    """About how far the target's potential is off by rounding, near the trace's last draws.
-
-    The sum over the data is carried out in float64, so that only its terms are rounded, each by about eps of its own
-    size and with either sign: together eps · √(Σ term²). Of a target that predicts, the prior is such a sum too, of
-    about one term per parameter; other targets give it as one number, of which half of its last digit is unknown, as it
-    is of a log density without data.
-
-    Args:
-        trace: The trace, with its target.
-
-    Returns:
-        The estimate, in the unit of the potential; 0 in float64, and where no potential is known.
-    """
-    target, lp = trace.target, trace.stats["lp"]
-    if target is None or target.dtype == torch.float64 or not np.isfinite(lp).any():
-        return 0.0
-    eps = torch.finfo(target.dtype).eps
-    if not isinstance(target, DataTarget):
-        return float(np.abs(lp[np.isfinite(lp)]).max()) * eps / 2
-    rows = torch.tensor(trace.positions[:ROUNDED_ROWS, -1], device=target.device)
-    terms = target.log_likelihoods(rows)
-    prior = (target.potential(rows) + terms.sum(1)).abs()
-    share = 1 / math.sqrt(target.layout.size) if isinstance(target, PredictiveTarget) else 0.5
-    errors = eps * torch.hypot(terms.square().sum(1).sqrt(), prior * share)
-    return float(errors.nan_to_num(0.0, 0.0).max())

@@ -122,6 +122,4 @@ def _check_same_kind(first: Block, other: Block) -> None:
     kept = kind(first)
     for name, value in kind(other).items():
         if value != kept[name]:
-            raise BadInput(
-                f"the store holds draws with {name} {kept[name]}, got {value}: use a new store for a new run"
-            )
+            raise BadInput(f"the store holds draws with {name} {kept[name]}, got {value}: give each run its own store")
