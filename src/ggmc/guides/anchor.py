@@ -11,7 +11,7 @@ from torch import Tensor
 from ggmc import progress
 from ggmc.errors import BadInput
 from ggmc.targets.base import DataTarget
-from ggmc.targets.data import Batches
+from ggmc.guides.batches import Batches
 
 log = logging.getLogger("ggmc")
 

@@ -25,7 +25,7 @@ from ggmc.guides.anchor import curvatures, find_anchor, given_anchor, gradients_
 from ggmc.guides.base import BatchGuide, GradientField
 from ggmc.guides.minibatch import batch_gradient, check_size, known_size, with_data
 from ggmc.guides.orders import Order, as_order
-from ggmc.targets.data import Batches
+from ggmc.guides.batches import Batches
 from ggmc.targets.base import Advice, DataTarget, Target
 
 CURVATURES = ("none", "diagonal", "dense")

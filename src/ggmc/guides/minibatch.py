@@ -14,7 +14,7 @@ from torch import Tensor
 from ggmc.errors import BadInput, require_count
 from ggmc.guides.base import BatchGuide, GradientField
 from ggmc.guides.orders import Order, as_order
-from ggmc.targets.data import Batches
+from ggmc.guides.batches import Batches
 from ggmc.targets.base import DataTarget, Target
 
 
