@@ -183,7 +183,10 @@ def _products(along: Tensor, shape: tuple[int, ...]) -> list[tuple[float, Featur
     places = positions[:, None] + torch.tensor(shape, device="cpu")
     difference = _sums(along, places) - _sums(along, entries - 1 - places)  # [positions, scores ** length]
     found: list[tuple[float, Feature]] = []
-    for group, z in ((places[:, None], difference), (places[None], difference.sum(0, keepdim=True) / math.sqrt(number))):
+    for group, z in (
+        (places[:, None], difference),
+        (places[None], difference.sum(0, keepdim=True) / math.sqrt(number)),
+    ):
         each, at = (z.abs() / math.sqrt(2 * tapes)).flatten().topk(min(CONFIRMED, z.numel()))
         for size, index in zip(each.tolist(), at.tolist(), strict=True):
             position, product = divmod(index, z.shape[1])
@@ -218,6 +221,5 @@ def _projections(along: Tensor, generator: torch.Generator) -> list[tuple[float,
     difference = project(along, weights) - project(along.flip(1), weights)
     z = difference.sum(1) / difference.norm(dim=1).clamp_min(1e-6 * math.sqrt(tapes))
     return [
-        (size, lambda along, row=row: project(along, row))
-        for size, row in zip(z.abs().tolist(), weights, strict=True)
+        (size, lambda along, row=row: project(along, row)) for size, row in zip(z.abs().tolist(), weights, strict=True)
     ]
