@@ -1,15 +1,11 @@
-"""Data: N examples, any of them by number, and their partition into minibatches.
+"""Data: N examples, any of them by number.
 
 Example:
     >>> import torch
-    >>> from ggmc.targets.data import Batches, as_data
+    >>> from ggmc.targets.data import as_data
     >>> data = as_data((torch.arange(10.0), torch.arange(10)), torch.device("cpu"))
-    >>> batches = Batches(data, size=4)                 # 10 examples, at most 4 in a batch
-    >>> batches.count, batches.sizes
-    (3, [4, 3, 3])
-    >>> (x, y), weights = batches[torch.tensor([0, 2])]    # one batch for each of two chains
-    >>> x.shape, weights.sum(1)                         # weights pad the smaller batch, and scale both up to all data
-    (torch.Size([2, 4]), tensor([12.,  9.]))
+    >>> len(data), data.take(torch.tensor([3, 7]))
+    (10, (tensor([3., 7.]), tensor([3, 7])))
 """
 
 from __future__ import annotations
@@ -25,7 +21,7 @@ from torch.utils._pytree import tree_leaves, tree_map
 from torch.utils.data import DataLoader, IterableDataset, TensorDataset, default_collate
 
 from ggmc import progress
-from ggmc.errors import BadInput, require_count
+from ggmc.errors import BadInput
 
 log = logging.getLogger("ggmc")
 
@@ -130,32 +126,3 @@ def _same(a: Any, b: Any) -> bool:
     if isinstance(a, Tensor):
         return torch.equal(a, b) or torch.allclose(a.double(), b.double(), rtol=0, atol=0, equal_nan=True)
     return a == b
-
-
-class Batches:
-    """The data cut at random, once, into batches of at most `size`, as equal as can be.
-
-    Every example is in exactly one batch. Each has the weight `count`, the number of batches, so that the mean over
-    all batches is exactly the sum over all data; smaller batches are padded with examples of weight zero.
-    """
-
-    def __init__(self, data: Data, size: int, seed: int = 0):
-        require_count("size", size)
-        number = len(data)
-        self.count = math.ceil(number / size)
-        shuffled = torch.randperm(number, generator=torch.Generator().manual_seed(seed))
-        parts = shuffled.tensor_split(self.count)
-        self.sizes = [len(part) for part in parts]
-        width = self.sizes[0]
-        self.indices = torch.stack([torch.cat([p, p[:1].expand(width - len(p))]) for p in parts]).to(data.device)
-        filled = torch.arange(width) < torch.tensor(self.sizes)[:, None]
-        self.weights = (filled * float(self.count)).to(data.device)
-        self._data = data
-        # Whole batches side by side are copied much faster than scattered examples are gathered.
-        self._together = data.take(self.indices) if data.bytes <= IN_MEMORY else None
-
-    def __getitem__(self, numbers: Tensor) -> tuple[Any, Tensor]:
-        """Each chain's batch, leaves [chains, size, ...], and the weights of its examples, [chains, size]."""
-        if self._together is not None:
-            return tree_map(lambda leaf: leaf[numbers], self._together), self.weights[numbers]
-        return self._data.take(self.indices[numbers]), self.weights[numbers]
