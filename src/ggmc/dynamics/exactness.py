@@ -17,13 +17,11 @@ from ggmc.dynamics.schedule import Along, Over
 from ggmc.dynamics.scheme import Scheme
 from ggmc.errors import NotExact
 from ggmc.guides.base import GradientField
-from ggmc.guides.orders import check_reversible, is_known
+from ggmc.guides.reversal import check_reversible, is_built_in
 from ggmc.targets.base import Target
 
 
-def not_retraceable(
-    scheme: Scheme, steps: tuple[int, int], along: Along | None, field: GradientField
-) -> str | None:
+def not_retraceable(scheme: Scheme, steps: tuple[int, int], along: Along | None, field: GradientField) -> str | None:
     """Why a trajectory cannot be retraced, so that its acceptance probability is 0; None if it can.
 
     Args:
@@ -66,7 +64,7 @@ def refuse_if_not_exact(
             f"a temperature that changes over the run has no one distribution to sample, got {over.temperature!r}: "
             "use adjust=False, or a constant temperature"
         )
-    if field.order is not None and not is_known(field.order):
+    if field.order is not None and not is_built_in(field.order):
         for number in length.some(steps):
             check_reversible(field.order, scheme.plan(number).gradients, field.epoch)
     if not field.exact:

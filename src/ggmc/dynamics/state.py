@@ -241,5 +241,3 @@ def normals(like: Tensor, generator: torch.Generator) -> Callable[[], Tensor]:
 def all_zero(numbers: Tensor) -> bool:
     """Whether a number is 0 for all chains, so that what it scales can be left out."""
     return not bool(numbers.any())
-
-

@@ -83,9 +83,7 @@ class Kernel(ABC):
             raise BadInput("step_size=None is tuned by ggmc.sample: give a number to bind the kernel by hand")
         sampler = self.sampler(target, self.guide.bind(target))
 
-        def step(
-            state: State, generator: torch.Generator, parameters: Parameters | None = None
-        ) -> tuple[State, Info]:
+        def step(state: State, generator: torch.Generator, parameters: Parameters | None = None) -> tuple[State, Info]:
             return sampler.step(state, sampler.parameters if parameters is None else parameters, generator)
 
         return sampler.init, step

@@ -29,6 +29,7 @@ from ggmc.dynamics.schedule import Along, Over
 from ggmc.dynamics.scheme import Scheme
 from ggmc.errors import BadInput, NotExact, require_count, require_not_negative
 from ggmc.guides import Exact, GradientField, Guide
+from ggmc.guides.batches import Recut
 from ggmc.guides.orders import Palindrome
 from ggmc.kernels.base import check_settings
 from ggmc.kernels.words import Program, WordKernel
@@ -117,9 +118,10 @@ class GGMC(WordKernel):
             )
 
     def program(self, field: GradientField) -> Program:
-        word = "O(ABA)O" if isinstance(field.order, Palindrome) else "OBABO"
+        order = field.order.base if isinstance(field.order, Recut) else field.order
+        suitable = "O(ABA)O" if isinstance(order, Palindrome) else "OBABO"
         return Program(
-            word if self.scheme is None else self.scheme,
+            suitable if self.scheme is None else self.scheme,
             self.friction,
             self.steps,
             fresh_momentum=self.fresh_momentum,

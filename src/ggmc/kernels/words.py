@@ -102,15 +102,15 @@ class WordSampler(Sampler):
                 f"temperature={program.along.temperature!r} along a trajectory has no effect on the word "
                 f"{program.word!r}, whose noise is drawn outside the steps: use a word such as OBABO, or no schedule"
             )
-        self.not_testable = program.not_testable or not_retraceable(
-            self.scheme, parameters.steps, program.along, field
-        )
+        self.not_testable = program.not_testable or not_retraceable(self.scheme, parameters.steps, program.along, field)
         if self.adjust:
             if self.not_testable is not None:
                 raise NotExact(self.not_testable)
             refuse_if_not_exact(target, field, self.scheme, parameters.steps, program.over)
         elif self.not_testable is not None:
-            self.remarks.append(f"log α is reported as −∞, since no test can correct this sampler: {self.not_testable}.")
+            self.remarks.append(
+                f"log α is reported as −∞, since no test can correct this sampler: {self.not_testable}."
+            )
         if not self._refreshes():
             self.remarks.append(
                 f"The momentum is never refreshed (friction {program.friction:g}, scheme {program.word}), so the chains "
@@ -154,9 +154,7 @@ class WordSampler(Sampler):
             both = plan, self.scheme.plan(steps, factors.reversed())
             end, work = run_either_way(both, start, parameters, field, tape, program.letters, generator)
         else:
-            path = Trajectory(start, parameters, field, tape, noise, program.letters, compare)
-            path.run(plan.moves)
-            end, work = path.end(), path.work
+            end, work = self._carry_out(plan, start, parameters, tape, noise, compare)
 
         if self.adjust:
             after, info = self._test(start, end, work, steps, parameters.temperature, log_uniform)
@@ -165,6 +163,20 @@ class WordSampler(Sampler):
             testable = self.not_testable is None
             after, info = metropolis.monitor(start, end, work, steps, parameters.temperature, potential, testable)
         return after, self._with_statistics(info, after, parameters, compare)
+
+    def _carry_out(
+        self,
+        plan: Plan,
+        start: State,
+        parameters: Parameters,
+        tape: Tensor | None,
+        noise: Callable[[], Tensor],
+        compare: Comparison | None,
+    ) -> tuple[State, Tensor]:
+        """The tested part of a trajectory: its end, and the work."""
+        path = Trajectory(start, parameters, self.field, tape, noise, self.program.letters, compare)
+        path.run(plan.moves)
+        return path.end(), path.work
 
     def _refreshed(self, state: State, plan: Plan, parameters: Parameters, noise: Callable[[], Tensor]) -> State:
         """The O's at the trajectory's ends, outside the test: a rejection flips the momentum that they left."""
@@ -189,9 +201,7 @@ class WordSampler(Sampler):
             info = info._replace(statistics={"acceptance_rate": info.accepted.double()})
         return after, info
 
-    def _with_statistics(
-        self, info: Info, state: State, parameters: Parameters, compare: Comparison | None
-    ) -> Info:
+    def _with_statistics(self, info: Info, state: State, parameters: Parameters, compare: Comparison | None) -> Info:
         found = dict(info.statistics)
         if self.program.over is not None:
             found["step_size"] = parameters.step_size.expand_as(info.work)

@@ -72,7 +72,9 @@ class Chains:
             self.drawn += 1
         return info
 
-    def blocks(self, draws: int, after_each: Callable[[Info, bool], None] = lambda info, warming: None) -> Iterator[Block]:
+    def blocks(
+        self, draws: int, after_each: Callable[[Info, bool], None] = lambda info, warming: None
+    ) -> Iterator[Block]:
         """Go on until there are `draws` draws, handing them out a block at a time.
 
         What stops the chains half-way is raised after the draws made so far have been handed out.
@@ -152,7 +154,9 @@ class Chains:
     def _step_size(self, info: Info) -> float:
         if "step_size" in info.statistics:
             return info.statistics["step_size"].mean().item()
-        return self.warmup.current_step_size if self._sampler is None else self._sampler.parameters.step_size.mean().item()
+        return (
+            self.warmup.current_step_size if self._sampler is None else self._sampler.parameters.step_size.mean().item()
+        )
 
     def _draw(self, info: Info) -> _Draw:
         assert self._sampler is not None

@@ -72,9 +72,7 @@ def acceptance(log_accept: Tensor, field: GradientField) -> float:
     return log_accept.clamp_max(0.0).exp().mean().item()
 
 
-def first_step_size(
-    sampler: Sampler, parameters: Parameters, state: State, generator: torch.Generator
-) -> float:
+def first_step_size(sampler: Sampler, parameters: Parameters, state: State, generator: torch.Generator) -> float:
     """Double or halve until the acceptance of one short trajectory crosses one half.
 
     Args:
