@@ -46,7 +46,7 @@ class Gaussian(Target):
 
 
 class Simplex(Target):
-    """Probabilities of four classes, log concentrated on one of them, as three unconstrained numbers."""
+    """Probabilities of four classes, as three unconstrained numbers with a normal distribution."""
 
     def __init__(self, dtype: torch.dtype = F32):
         super().__init__(Layout({"p": (3,)}), torch.zeros(3, dtype=dtype), not_exact=None)

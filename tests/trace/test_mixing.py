@@ -54,7 +54,7 @@ def test_too_few_draws_to_tell() -> None:
 
 @pytest.mark.parametrize("same_point", [True, False])
 def test_chains_that_never_moved_are_called_so(same_point: bool) -> None:
-    """Their R̂ is not a number, or infinite, which told nobody anything."""
+    """Their R̂ is not a number, or infinite, so it says nothing."""
     rows = np.zeros((3, 100, 2)) if same_point else np.broadcast_to(np.arange(3.0)[:, None, None], (3, 100, 2))
     found = mixing(trace_of(rows.copy(), Gaussian()))
     assert len(found) == 1

@@ -32,7 +32,7 @@ def lp_of(rows: np.ndarray, target: Any) -> np.ndarray:
 
 def regression_trace(kind: Callable[..., Regression], examples: int, mean: np.ndarray, sd: float) -> Trace:
     target = kind(*regression_data(examples, F32, len(mean) - 1))
-    rows = (mean + sd * white_noise(2, 100, len(mean))).astype(np.float32)
+    rows = (mean + sd * white_noise(2, 30, len(mean))).astype(np.float32)
     return trace_of(rows, target, lp=lp_of(rows, target))
 
 
@@ -82,7 +82,7 @@ class Cancelling(Gaussian):
 
     def potential(self, position: Tensor, limit: Tensor | None = None) -> Tensor:
         square = (position**2).sum(-1)
-        return (1e5 * square - 99_999.5 * square).double()
+        return (1e6 * square - 999_999.5 * square).double()
 
 
 def test_an_error_that_the_size_of_u_does_not_show() -> None:
@@ -115,14 +115,21 @@ def test_half_precision_is_judged_by_size() -> None:
     assert found == pytest.approx(2000 * 2.0**-11, rel=0.01)
 
 
-def test_points_are_computed_as_many_at_a_time_as_there_are_chains() -> None:
-    sizes: list[int] = []
+def test_points_are_rows_of_all_chains_exact_and_equally_spaced() -> None:
+    seen: list[Tensor] = []
 
     class Noted(Gaussian):
         def potential(self, position: Tensor, limit: Tensor | None = None) -> Tensor:
-            sizes.append(len(position))
-            assert torch.equal(position, position.double().float())
+            seen.append(position.double())
             return super().potential(position)
 
-    rounding_error(trace_of(white_noise(4, 20, 2).astype(np.float32), Noted(dtype=F32)))
-    assert sizes == [1, 4, 4, 4]
+    rows = white_noise(4, 20, 3).astype(np.float32)
+    rows[0, -1, 0] = 0.0
+    rounding_error(trace_of(rows, Noted({"theta": (3,)}, dtype=F32)))
+    start, *points = seen
+    assert torch.equal(start, torch.from_numpy(rows[:, -1]).double())
+    steps = torch.diff(torch.stack(points), dim=0)
+    assert steps.shape == (11, 4, 3)
+    assert torch.equal(steps, steps[:1].expand_as(steps))  # to the last bit
+    assert (steps != 0).all()
+    assert ((torch.stack(points) - start).abs() <= 2e-4 * start.abs().clamp_min(1.0) * 2).all()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import pickle
+from typing import Any
 
 import numpy as np
 import pytest
@@ -183,11 +184,12 @@ def test_predictions_and_scores_are_those_of_the_rows() -> None:
     x = torch.tensor([[1.0, 0.0], [2.0, 3.0]], dtype=torch.float64)
     weights = white_noise(2, 12, 3)[..., :2] / 10
     expected = (weights.reshape(-1, 2) @ x.numpy().T).mean(0)
-    found = trace.predict(x, seed=5)
-    np.testing.assert_allclose(found["mean"].numpy(), expected)  # pyright: ignore[reportIndexIssue]
-    assert found["seed"] == 5  # pyright: ignore[reportIndexIssue]
+    found: Any = trace.predict(x, seed=5)
+    np.testing.assert_allclose(found["mean"].numpy(), expected)
+    assert found["seed"] == 5
     thinned = (weights[:, ::4].reshape(-1, 2) @ x.numpy().T).mean(0)
-    np.testing.assert_allclose(trace.predict(x, thin=4)["mean"].numpy(), thinned)  # pyright: ignore[reportIndexIssue]
+    found = trace.predict(x, thin=4)
+    np.testing.assert_allclose(found["mean"].numpy(), thinned)
     y = torch.tensor([1.0, -1.0], dtype=torch.float64)
     assert trace.score(x, y) == {"rmse": pytest.approx(np.sqrt(((expected - y.numpy()) ** 2).mean()))}
     assert trace.score(x, y, thin=4) == {"rmse": pytest.approx(np.sqrt(((thinned - y.numpy()) ** 2).mean()))}
@@ -260,8 +262,8 @@ def test_a_pickled_trace_is_the_same_trace() -> None:
         for name, value in trace.stats.items():
             np.testing.assert_array_equal(again.stats[name], value)
         assert (again.kernel, again.attributes, again.warnings) == (trace.kernel, {"seed": 7}, ["beware"])
-        x = torch.eye(2, dtype=torch.float64)
-        assert torch.equal(again.predict(x)["mean"], trace.predict(x)["mean"])
+        predicted: list[Any] = [one.predict(torch.eye(2, dtype=torch.float64)) for one in (again, trace)]
+        assert torch.equal(predicted[0]["mean"], predicted[1]["mean"])
 
 
 def test_computed_values_are_not_pickled() -> None:

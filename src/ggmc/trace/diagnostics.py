@@ -184,7 +184,8 @@ def _source_of_error(trace: Trace) -> str:
     if "noise_error" not in trace.stats:
         return ""
     noise = trace.stats["noise_error"]
-    parts = noise, trace.stats["energy_error"] - noise
+    with np.errstate(invalid="ignore"):  # of divergences, both may be infinite
+        parts = noise, trace.stats["energy_error"] - noise
     if not all(np.isfinite(part).any() for part in parts):
         return ""
     sizes = [np.std(part[np.isfinite(part)]) for part in parts]

@@ -16,7 +16,6 @@ from ggmc.trace.arviz import datatree, inference_data
 from ggmc.trace.store import Store
 
 if TYPE_CHECKING:
-    import pandas
     import xarray
 
     from ggmc.bayes.predict import Prediction
@@ -188,7 +187,7 @@ class Trace:
         """
         return self._predictive().score(self.stacked_rows(thin), x, y)
 
-    def predictive_summary(self, x: Any, **options: Any) -> pandas.DataFrame:
+    def predictive_summary(self, x: Any, **options: Any) -> Any:
         """ArviZ's table of the predictions at x, with R̂ and effective draws.
 
         A network's chains can be compared by their predictions, although not by their weights.
@@ -196,6 +195,9 @@ class Trace:
         Args:
             x: Inputs in the form of the training inputs.
             options: Those of `arviz.summary`.
+
+        Returns:
+            A pandas table, or what `options` ask for.
         """
         import arviz
 
@@ -217,7 +219,7 @@ class Trace:
             raise BadInput(f"log likelihoods need a target such as ggmc.DataDensity, got {target!r}")
         return self._by_chain(target.log_likelihoods(self.stacked_rows(thin), data))
 
-    def temperatures(self, draws: int = 50, level: float = 0.95) -> pandas.DataFrame:
+    def temperatures(self, draws: int = 50, level: float = 0.95) -> Any:
         """Kinetic and configurational temperature with their intervals, overall and for each tensor.
 
         In equilibrium both are the kernel's temperature.
@@ -225,6 +227,9 @@ class Trace:
         Args:
             draws: How many draws of each chain the configurational temperature uses, one exact gradient each.
             level: Probability of the intervals, between 0 and 1.
+
+        Returns:
+            A pandas table, see `ggmc.trace.temperatures`.
         """
         from ggmc.trace.temperatures import temperatures
 
@@ -248,11 +253,14 @@ class Trace:
         """
         return inference_data(self, log_likelihood)
 
-    def summary(self, **options: Any) -> pandas.DataFrame:
+    def summary(self, **options: Any) -> Any:
         """ArviZ's table of every parameter: mean, sd, interval, Monte Carlo errors, effective draws and R̂.
 
         Args:
             options: Those of `arviz.summary`.
+
+        Returns:
+            A pandas table, or what `options` ask for.
         """
         import arviz
 
