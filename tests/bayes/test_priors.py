@@ -237,7 +237,7 @@ def test_a_draw_is_a_function_of_the_seed() -> None:
 
 def test_generalised_normal_law_agrees_with_scipy_and_with_itself() -> None:
     power = torch.tensor([0.5, 1.0, 1.5, 2.0, 6.0], dtype=torch.float64)
-    law = priors.GeneralisedNormalLaw(torch.tensor(0.3, dtype=torch.float64), 2.0, power)
+    law = priors.GeneralisedNormalDistribution(torch.tensor(0.3, dtype=torch.float64), 2.0, power)
     scipys: Any = scipy.stats.gennorm(power.numpy(), 0.3, 2.0)
     x = torch.linspace(-3, 3, 7, dtype=torch.float64)[:, None]
     for ours, theirs in [
@@ -257,10 +257,10 @@ def test_generalised_normal_law_agrees_with_scipy_and_with_itself() -> None:
 def test_generalised_normal_draws_carry_gradients() -> None:
     torch.manual_seed(4)
     loc, scale, power = (torch.tensor(v, dtype=torch.float64, requires_grad=True) for v in (0.3, 2.0, 1.5))
-    draws = priors.GeneralisedNormalLaw(loc, scale, power).rsample((200_000,))
+    draws = priors.GeneralisedNormalDistribution(loc, scale, power).rsample((200_000,))
     found = torch.autograd.grad(draws.square().mean(), (loc, scale, power))
     exact = torch.autograd.grad(
-        loc**2 + priors.GeneralisedNormalLaw(loc, scale, power).variance, (loc, scale, power)
+        loc**2 + priors.GeneralisedNormalDistribution(loc, scale, power).variance, (loc, scale, power)
     )  # E x² = loc² + variance
     # Each standard error is below 0.02 here.
     torch.testing.assert_close(torch.stack(found), torch.stack(exact), rtol=0, atol=0.1)
@@ -268,9 +268,9 @@ def test_generalised_normal_draws_carry_gradients() -> None:
 
 def test_generalised_normal_refuses_what_it_cannot_be() -> None:
     with pytest.raises(ValueError, match="power"):
-        priors.GeneralisedNormalLaw(0.0, 1.0, -1.0, validate_args=True)
+        priors.GeneralisedNormalDistribution(0.0, 1.0, -1.0, validate_args=True)
     with pytest.raises(ValueError, match="support"):
-        priors.GeneralisedNormalLaw(0.0, 1.0, 2.0, validate_args=True).log_prob(torch.tensor(float("nan")))
+        priors.GeneralisedNormalDistribution(0.0, 1.0, 2.0, validate_args=True).log_prob(torch.tensor(float("nan")))
 
 
 @pytest.mark.parametrize("power", [0.3, 0.5, 1.0, 1.5, 2.0])
@@ -405,7 +405,7 @@ def test_priors_are_plain_values() -> None:
         (lambda: priors.Of(HalfNormal(1.0)), "must cover all real numbers, got HalfNormal"),
         (lambda: priors.Of(Uniform(-1.0, 1.0)), "must cover all real numbers"),
         (lambda: priors.Of(Poisson(1.0)), "must be continuous, got Poisson"),
-        (lambda: priors.Of(Normal(torch.zeros(3), 1.0)), r"law of a single number, got batch shape \(3,\)"),
+        (lambda: priors.Of(Normal(torch.zeros(3), 1.0)), r"that of a single number, got batch shape \(3,\)"),
         (lambda: priors.Mixture([0.5], [priors.Gaussian(), priors.Laplace()]), "one weight per component, got 1 and 2"),
         (lambda: priors.Mixture([], []), "one weight per component, got 0 and 0"),
         (lambda: priors.Mixture([0.5, 0.4], [priors.Gaussian(), priors.Laplace()]), "sum to one, got .* 0.9"),
@@ -419,12 +419,12 @@ def test_priors_are_plain_values() -> None:
         (lambda: priors.Hierarchical(scale=Normal(0.0, 1.0)), "one of positive numbers, got Normal"),
         (
             lambda: priors.Hierarchical(scale=HalfNormal(torch.ones(3))),
-            "the law of a scale must be the law of a single",
+            "the distribution of a scale must be that of a single",
         ),
         (lambda: priors.Hierarchical(scale=2.0), "must be a torch.distributions.Distribution, got 2.0"),
         (lambda: priors.as_prior(0.5), "a prior must be one of ggmc.priors .* got 0.5"),
         (lambda: priors.as_prior(priors.Gaussian), "got the class Gaussian: make one"),
-        (lambda: priors.as_prior(Normal(torch.zeros(3), 1.0)), "law of a single number"),
+        (lambda: priors.as_prior(Normal(torch.zeros(3), 1.0)), "that of a single number"),
     ],
 )
 def test_refusals(make, why: str) -> None:
