@@ -13,7 +13,7 @@ from torch import Tensor
 from torch.func import grad, vmap
 from torch.nn import functional as F  # noqa: N812
 
-import ggmc
+from ggmc.targets.data_density import DataDensity
 from ggmc.bayes.nets import FreeViews, FrozenViews
 from ggmc.bayes.nets.augmentation import view
 from ggmc.errors import BadInput
@@ -206,7 +206,7 @@ def test_refused_numbers_and_codes() -> None:
 # In a target
 
 
-def softmax_regression(views: FrozenViews | FreeViews, images: Tensor, labels: Tensor) -> ggmc.DataDensity:
+def softmax_regression(views: FrozenViews | FreeViews, images: Tensor, labels: Tensor) -> DataDensity:
     """Class by class a template for the image; the log likelihood is averaged over the views."""
 
     def log_likelihood(weights: Tensor, batch: Any) -> Tensor:
@@ -217,7 +217,7 @@ def softmax_regression(views: FrozenViews | FreeViews, images: Tensor, labels: T
 
     codes = FrozenViews(number=3, pad=1).codes(len(images))
     start = torch.zeros(images[0].numel(), 3, dtype=images.dtype)
-    return ggmc.DataDensity(lambda w: -(w**2).sum() / 2, log_likelihood, (images, labels, codes), start)
+    return DataDensity(lambda w: -(w**2).sum() / 2, log_likelihood, (images, labels, codes), start)
 
 
 def test_frozen_views_make_a_potential_that_is_exact_and_free_views_do_not() -> None:
