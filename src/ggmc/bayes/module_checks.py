@@ -87,8 +87,8 @@ def changed_buffer(module: nn.Module, arguments: Any) -> str | None:
     for name, buffer in probe.named_buffers():
         if name not in before or not torch.equal(buffer, before[name]):
             return (
-                f"the module changes its buffer {name} when it is called, so U depends on earlier calls. Leave that out "
-                "of forward, or use adjust=False"
+                f"the module changes its buffer {name} when it is called, so U depends on earlier calls. Leave that "
+                "out of forward, or use adjust=False"
             )
     return None
 

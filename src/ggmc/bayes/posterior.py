@@ -19,7 +19,7 @@ from ggmc.bayes.data_checks import (
     sampled_parameters,
     shapes_of,
 )
-from ggmc.bayes.likelihoods import Gaussian, Likelihood, StudentT, as_likelihood
+from ggmc.bayes.likelihoods import Likelihood, as_likelihood
 from ggmc.bayes.module_checks import (
     batchnorm_trains,
     changed_buffer,
@@ -47,8 +47,8 @@ NORMALISED_OVER = 512  # examples from which BatchNorm, where it was in training
 class Posterior(DataDensity, PredictiveTarget):
     """The posterior of a module's weights, as a target with data.
 
-    The module is copied and left alone. Its mode counts: with dropout or BatchNorm in training mode the posterior can be
-    sampled with `adjust=False`, but not tested.
+    The module is copied and left alone. Its mode counts: with dropout or BatchNorm in training mode the posterior can
+    be sampled with `adjust=False`, but not tested.
 
     Args:
         module: Gives the outputs for a batch of inputs, one row per example. Parameters with `requires_grad=False` stay
@@ -107,11 +107,11 @@ class Posterior(DataDensity, PredictiveTarget):
         self.input_shapes = shapes_of(data.slice(0, 1)[0])
         self._check_output(data, like)
         self._normalises = batchnorm_trains(self.module)
-        unknown_noise = _noise_to_learn(self.likelihood)
-        if unknown_noise is not None:
-            joint = _with_noise(self.likelihood, unknown_noise)
+        to_learn = self.likelihood.noise_to_learn()
+        if to_learn is not None:
+            joint = self.likelihood.with_noise(to_learn)
             found = _learnt_noise(Posterior(module, joint, prior, x, y, sampled=sampled, views=views))
-            self.likelihood = _with_noise(self.likelihood, found)
+            self.likelihood = self.likelihood.with_noise(found)
         shapes = {name: weight.shape for name, weight in weights.items()}
         self.unknowns = Unknowns(self.priors, shapes, self.likelihood.latents())
         latents = self.unknowns.latents
@@ -274,19 +274,6 @@ class Posterior(DataDensity, PredictiveTarget):
         if output.dim() == 0 or len(output) != len(few[1]):
             raise BadInput(f"the module must return one row per example, [{len(few[1])}, …], got {list(output.shape)}")
         self.likelihood.check(output, data.slice(0, len(data))[1] if isinstance(data, InMemory) else few[1])
-
-
-def _noise_to_learn(likelihood: Likelihood) -> Distribution | None:
-    """The prior of a noise that is to be found by optimisation before sampling, if there is one."""
-    if isinstance(likelihood, Gaussian | StudentT) and likelihood.noise == "learnt":
-        return likelihood.latents()["noise"]
-    return None
-
-
-def _with_noise(likelihood: Likelihood, noise: Any) -> Likelihood:
-    """The same likelihood with another noise: a number, or a distribution."""
-    assert isinstance(likelihood, Gaussian | StudentT)
-    return likelihood.fixed(noise)
 
 
 def _learnt_noise(joint: Posterior) -> float:

@@ -13,13 +13,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import torch
 from torch import Tensor
-from torch.distributions import Bernoulli, Distribution
 from torch.utils._pytree import tree_leaves, tree_map
 
 from ggmc import progress
 from ggmc.bayes.data_checks import as_tensor, check_finite, check_form
 from ggmc.bayes.initial_points import seeded
-from ggmc.bayes.likelihoods import Given
+from ggmc.bayes.likelihoods import Likelihood
 from ggmc.errors import BadInput
 
 if TYPE_CHECKING:
@@ -100,9 +99,9 @@ def predict(target: Posterior, rows: Tensor, x: Any, seed: int = 0) -> Predictio
     parts: list[Prediction] = []
     with seeded(seed, target.device):
         for chunk in chunks(new_inputs(x, target.input_shapes)):
-            total = _Sums(target.likelihood.classifies)
-            for distribution, output in distributions(target, rows, chunk):
-                total.add(distribution, output)
+            total = _Sums(target.likelihood)
+            for output, latents in outputs(target, rows, chunk):
+                total.add(output, latents)
             parts.append(total.prediction())
     return Prediction(
         np.concatenate([part.mean for part in parts]),
@@ -122,32 +121,28 @@ def features(target: Posterior, rows: Tensor, x: Any) -> Tensor:
         rows: Draws [rows, d].
         x: New inputs in the form of the training inputs.
     """
+    likelihood = target.likelihood
     found: list[Tensor] = []
-    for distribution, output in distributions(target, rows, new_inputs(x, target.input_shapes)):
-        if distribution is not None:
-            output = probabilities_of(distribution) if target.likelihood.classifies else distribution.mean
+    for output, latents in outputs(target, rows, new_inputs(x, target.input_shapes)):
+        if likelihood.classifies:
+            output = likelihood.class_probabilities(output, latents)
+        elif likelihood.predicts:
+            output = likelihood.distribution(output, latents).mean
         found.append(output.flatten(1))
     return torch.cat(found)
 
 
-def distributions(target: Posterior, rows: Tensor, x: Any) -> Iterator[tuple[Distribution | None, Tensor]]:
-    """The outcome's distribution under some rows at a time, batch shape [rows, n, …], and the module's outputs.
-
-    There is no distribution, only outputs, where the likelihood is a function of the user's own.
-    """
+def outputs(target: Posterior, rows: Tensor, x: Any) -> Iterator[tuple[Tensor, dict[str, Tensor]]]:
+    """The module's outputs under some rows at a time, [rows, n, …], and the likelihood's unknowns, [rows, 1, …]."""
     group = target.rows_at_once(len(tree_leaves(x)[0]))
     with progress.bar(range(0, len(rows), group), desc="predicting") as begins:
         for begin in begins:
             some = rows[begin : begin + group]
             output = target.outputs(some, x)
-            if isinstance(target.likelihood, Given):
-                yield None, output
-                continue
             trailing = output.dim() - 1 - (output.dim() > 2 and output.shape[-1] == 1)
-            if output.dim() == 2:  # one number each: not to be taken for the only outcome of one example
-                output = output.unsqueeze(-1)
-            latents = {name: value.view(-1, *(1,) * trailing) for name, value in target.latents_of(some).items()}
-            yield target.likelihood.distribution(output, latents), output
+            if output.dim() == 2 and target.likelihood.predicts:
+                output = output.unsqueeze(-1)  # one number each: not to be taken for the outputs of one example
+            yield output, {name: value.view(-1, *(1,) * trailing) for name, value in target.latents_of(some).items()}
 
 
 def new_inputs(x: Any, training: list[torch.Size]) -> Any:
@@ -168,14 +163,6 @@ def chunks(x: Any) -> Iterator[Any]:
         yield tree_map(lambda leaf, b=begin: leaf[b : b + EXAMPLES_AT_ONCE], x)
 
 
-def probabilities_of(distribution: Distribution) -> Tensor:
-    """The probability of each class, along the last dimension."""
-    probabilities: Tensor = distribution.probs  # pyright: ignore[reportAttributeAccessIssue]
-    if isinstance(distribution, Bernoulli):
-        return torch.stack([1 - probabilities, probabilities], -1)
-    return probabilities
-
-
 def _joined(pieces: list[np.ndarray | None], axis: int) -> np.ndarray | None:
     arrays = [piece for piece in pieces if piece is not None]
     return np.concatenate(arrays, axis) if arrays else None
@@ -184,20 +171,21 @@ def _joined(pieces: list[np.ndarray | None], axis: int) -> np.ndarray | None:
 class _Sums:
     """Running sums over draws, in float64."""
 
-    def __init__(self, classifies: bool):
-        self._classifies = classifies
+    def __init__(self, likelihood: Likelihood):
+        self._likelihood = likelihood
         self._number = 0
         self._sums: list[Tensor] = []
         self._outcomes: list[Tensor] = []
 
-    def add(self, distribution: Distribution | None, output: Tensor) -> None:
+    def add(self, output: Tensor, latents: dict[str, Tensor]) -> None:
         self._number += len(output)
-        if distribution is None:
-            new = [output, output.double() ** 2, torch.zeros_like(output)]
-        elif self._classifies:
-            probabilities = probabilities_of(distribution).double()
+        if self._likelihood.classifies:
+            probabilities = self._likelihood.class_probabilities(output, latents).double()
             new = [probabilities, torch.special.entr(probabilities).sum(-1)]
+        elif not self._likelihood.predicts:
+            new = [output, output.double() ** 2, torch.zeros_like(output)]
         else:
+            distribution = self._likelihood.distribution(output, latents)
             new = [distribution.mean, distribution.mean.double() ** 2, distribution.variance]
             self._outcomes.append(distribution.sample())
         summed = [one.sum(0, dtype=torch.float64) for one in new]
@@ -205,7 +193,7 @@ class _Sums:
 
     def prediction(self) -> Prediction:
         means = [(total / self._number).cpu().numpy() for total in self._sums]
-        if self._classifies:
+        if self._likelihood.classifies:
             mean, aleatoric = means
             total = -(mean * np.log(np.maximum(mean, np.finfo(float).tiny))).sum(-1)
             return Prediction(mean, total, aleatoric, np.maximum(total - aleatoric, 0.0), probabilities=mean)

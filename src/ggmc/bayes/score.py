@@ -10,7 +10,6 @@ from torch import Tensor
 from ggmc import progress
 from ggmc.bayes import metrics
 from ggmc.bayes.data_checks import as_tensor
-from ggmc.bayes.likelihoods import Given
 from ggmc.bayes.predict import EXAMPLES_AT_ONCE, predict
 from ggmc.targets.data import Data, InMemory
 
@@ -44,7 +43,7 @@ def score(target: Posterior, rows: Tensor, x: Any, y: Any) -> dict[str, float]:
     """
     data = target.checked(x, y)
     found = {"lppd": _lppd(target, rows, data)}
-    if isinstance(target.likelihood, Given):
+    if not target.likelihood.predicts:
         return found
     outcomes = as_tensor(y).cpu().numpy()
     prediction = predict(target, rows, x)

@@ -180,6 +180,6 @@ class DataDensity(NamedTarget, DataTarget):
         if (apart - terms).abs().max() <= allowed:
             return None
         return (
-            "a term of log_likelihood depends on which other examples share its batch (BatchNorm in training mode?), so "
-            "U is not a sum over examples. Use module.eval(), another normalisation, or adjust=False"
+            "a term of log_likelihood depends on which other examples share its batch (BatchNorm in training mode?), "
+            "so U is not a sum over examples. Use module.eval(), another normalisation, or adjust=False"
         )
