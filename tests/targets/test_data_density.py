@@ -87,7 +87,7 @@ def posterior(module: nn.Module, likelihood: Any, data: Any = None) -> ggmc.Data
     ("layer", "why"),
     [(nn.Dropout(), "another value at each call"), (nn.BatchNorm1d(8), "which other examples share its batch")],
 )
-def test_training_mode_is_refused_with_the_test_and_watched_without(layer: nn.Module, why: str, caplog: Any) -> None:
+def test_training_mode_is_refused_with_the_test_and_runs_without(layer: nn.Module, why: str, caplog: Any) -> None:
     torch.manual_seed(0)
     module, likelihood = network(layer)
     caplog.set_level(logging.CRITICAL)

@@ -191,7 +191,7 @@ class Posterior(DataDensity, PredictiveTarget):
     def checked(self, x: Any, y: Any) -> Data:
         """New inputs with their outcomes, checked as the first ones were."""
         data = posterior_data(x, y, None, self.start)
-        check_form(data.slice(0, 1)[0], self.input_shapes)
+        check_form(data.slice(0, len(data) if isinstance(data, InMemory) else 1)[0], self.input_shapes)
         self._check_output(data, self.start)
         return data
 
