@@ -71,7 +71,7 @@ def test_a_word_that_is_no_palindrome_is_refused_with_the_test_and_reported_with
 
 @pytest.mark.parametrize("kind", [ggmc.AMAGOLD, lambda h, friction: ggmc.GGMC(h, friction, scheme="ACA")])
 def test_the_implicit_kick_refuses_infinite_friction(kind: Any) -> None:
-    with pytest.raises(BadInput, match="no limit of infinite friction|friction must be zero or a positive number"):
+    with pytest.raises(BadInput, match="no limit of infinite friction: give a finite friction"):
         kind(0.1, math.inf)
 
 

@@ -118,7 +118,7 @@ class Scheme:
     @property
     def tempered(self) -> bool:
         """Whether a temperature along the trajectory has an effect: some letter of the repeated part draws noise."""
-        return any(letter in "OC" or letter not in LETTERS for letter in self._parts()[1])
+        return any(letter in "OCE" or letter not in LETTERS for letter in self._parts()[1])
 
     def plan(self, steps: int, factors: Factors | None = None) -> Plan:
         """The trajectory spelt out.

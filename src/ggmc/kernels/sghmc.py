@@ -31,6 +31,10 @@ THEOREM_1 = (
     "probability is 0 at every step size (Theorem 1). Use ggmc.AMAGOLD, whose positions it shares, ggmc.GGMC, the "
     "reversible integrator, or adjust=False"
 )
+BIASED = (
+    "SGHMC is biased, and symplectic Euler–Maruyama never retraces its step (Theorem 1). ggmc.AMAGOLD is its correctable "
+    "relabelling, which visits the same positions"
+)
 
 
 @dataclass(frozen=True, eq=False)
@@ -77,4 +81,11 @@ class SGHMC(WordKernel):
         length.check(self.steps)
 
     def program(self, field: GradientField) -> Program:
-        return Program("EA", self.friction, self.steps, monitor_every=self.monitor_every, over=self.over)
+        return Program(
+            "EA",
+            self.friction,
+            self.steps,
+            monitor_every=self.monitor_every,
+            over=self.over,
+            not_testable=BIASED,
+        )

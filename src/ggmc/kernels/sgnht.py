@@ -33,8 +33,8 @@ from ggmc.kernels.base import check_settings
 from ggmc.kernels.words import Program, WordKernel
 
 NO_TEST = (
-    "SGNHT has no Metropolis test: its thermostat is not reversible with respect to the momentum's distribution. Use "
-    "ggmc.GGMC, or adjust=False"
+    "SGNHT is biased and has no Metropolis test: its thermostat is not reversible with respect to the momentum's "
+    "distribution"
 )
 
 
@@ -115,7 +115,7 @@ class SGNHT(WordKernel):
 
     def __post_init__(self) -> None:
         if self.adjust:
-            raise NotExact(NO_TEST)
+            raise NotExact(f"{NO_TEST}. Use ggmc.GGMC, or adjust=False")
         require_positive("step_size", self.step_size)
         check_settings(self)
         require_not_negative("friction", self.friction)
