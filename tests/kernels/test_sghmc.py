@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from typing import Any
 
@@ -108,7 +109,7 @@ def test_that_amagold_has_a_finite_acceptance_probability() -> None:
 
 def test_positions_are_biased_by_the_square_of_the_step_and_momenta_by_the_step() -> None:
     biases = [stationary_covariance(ggmc.SGHMC(h, 0.7, 1), gaussian()).diag() - 1 for h in (0.4, 0.2, 0.1, 0.05)]
-    for (position, momentum), (less, less_momentum) in zip(biases, biases[1:], strict=False):
+    for (position, momentum), (less, less_momentum) in itertools.pairwise(biases):
         assert 3.5 < position / less < 5
         assert 1.8 < momentum / less_momentum < 2.8
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from dataclasses import dataclass
 from typing import Any
@@ -211,7 +212,7 @@ def test_rejections_keep_the_refreshment() -> None:
         state, info = step(state, generator)
         assert not info.accepted.any()
         momenta.append(state.momentum)
-    for one, next_one in zip(momenta, momenta[1:], strict=False):
+    for one, next_one in itertools.pairwise(momenta):
         assert not (one.abs() == next_one.abs()).any()
 
 

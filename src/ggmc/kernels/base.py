@@ -76,8 +76,8 @@ class Kernel(ABC):
             target: What is sampled.
 
         Returns:
-            `init(positions, generator)`, which makes a state, and `step(state, generator)`, which returns the next state
-            and an `Info`. `step` takes other numbers of the motion as a third argument, `parameters`.
+            `init(positions, generator)`, which makes a state, and `step(state, generator)`, which returns the next
+            state and an `Info`. `step` takes other numbers of the motion as a third argument, `parameters`.
         """
         if self.step_size is None:
             raise BadInput("step_size=None is tuned by ggmc.sample: give a number to bind the kernel by hand")

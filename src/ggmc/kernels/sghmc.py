@@ -32,8 +32,8 @@ THEOREM_1 = (
     "reversible integrator, or adjust=False"
 )
 BIASED = (
-    "SGHMC is biased, and symplectic Euler–Maruyama never retraces its step (Theorem 1). ggmc.AMAGOLD is its correctable "
-    "relabelling, which visits the same positions"
+    "SGHMC is biased, and symplectic Euler–Maruyama never retraces its step (Theorem 1). ggmc.AMAGOLD is its "
+    "correctable relabelling, which visits the same positions"
 )
 
 

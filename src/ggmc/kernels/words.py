@@ -111,8 +111,8 @@ class WordSampler(Sampler):
             self.remarks.append(f"log α is reported as −∞, since no test applies: {self.not_testable}.")
         if not self._refreshes():
             self.remarks.append(
-                f"The momentum is never refreshed (friction {program.friction:g}, scheme {program.word}), so the chains "
-                "cannot reach every energy: use a positive friction and a word with an O."
+                f"The momentum is never refreshed (friction {program.friction:g}, scheme {program.word}), so the "
+                "chains cannot reach every energy: use a positive friction and a word with an O."
             )
         self._frozen = Unchanged(field.frozen)
         self._mass, self._frozen_mass = parameters.mass, Unchanged(parameters.mass.tensors)
