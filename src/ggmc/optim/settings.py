@@ -82,6 +82,16 @@ class Settings(NamedTuple):
         """
         return _settings(tuple([_numbers(group) for group in groups]), euler)
 
+    def to_dict(self) -> dict[str, Any]:
+        """As plain values."""
+        return self._asdict() | {"half": tuple(self.half)}
+
+    @classmethod
+    def from_dict(cls, plain: dict[str, Any]) -> Settings:
+        """What `to_dict` gave."""
+        settings = cls(**plain)
+        return settings._replace(half=Share(*settings.half))
+
     def changed(self, now: Settings) -> str | None:
         """What must not change along a trajectory and did, in words.
 
