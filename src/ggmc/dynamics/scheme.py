@@ -132,19 +132,29 @@ class Scheme:
             self._plans[steps, factors] = self._plan(steps, factors)
         return self._plans[steps, factors]
 
-    def _plan(self, steps: int, factors: Factors | None) -> Plan:
+    def segments(self, steps: int, factors: Factors | None = None) -> list[tuple[Move, ...]]:
+        """The moves before the repeated part, those of each step, and those after it; nothing is merged.
+
+        Args:
+            steps: How often the repeated part is carried out.
+            factors: By which step sizes and temperatures are multiplied, step by step.
+        """
         head, body, tail = self._parts()
         sizes, warmths = factors or Factors((1.0,) * steps, (1.0,) * steps)
         lengths = [Fraction(size) for size in sizes]
-        inside = [
-            Move(letter, length / body.count(letter), warmth)
-            for length, warmth in zip(lengths, warmths, strict=True)
-            for letter in body
-        ]
         each = {x: sum(lengths) / Fraction((head + tail).count(x)) for x in head + tail}
-        front, back = ([Move(letter, each[letter]) for letter in part] for part in (head, tail))
+        return [
+            tuple(Move(letter, each[letter]) for letter in head),
+            *(
+                tuple(Move(letter, length / body.count(letter), warmth) for letter in body)
+                for length, warmth in zip(lengths, warmths, strict=True)
+            ),
+            tuple(Move(letter, each[letter]) for letter in tail),
+        ]
+
+    def _plan(self, steps: int, factors: Factors | None) -> Plan:
         moves: list[Move] = []
-        for move in [*front, *inside, *back]:
+        for move in (move for segment in self.segments(steps, factors) for move in segment):
             if moves and self._is_one(moves[-1], move):
                 move = move._replace(time=moves.pop().time + move.time)
             moves.append(move)

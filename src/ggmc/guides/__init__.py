@@ -9,8 +9,20 @@ from ggmc.guides.base import BatchGuide, GradientField, Guide
 from ggmc.guides.control_variate import ControlVariate
 from ggmc.guides.exact import Exact
 from ggmc.guides.minibatch import Minibatch
+from ggmc.guides.orders import CustomOrder, Order
 from ggmc.guides.surrogate import Surrogate
 
-__all__ = ["GUIDES", "BatchGuide", "ControlVariate", "Exact", "GradientField", "Guide", "Minibatch", "Surrogate"]
+__all__ = [
+    "GUIDES",
+    "BatchGuide",
+    "ControlVariate",
+    "CustomOrder",
+    "Exact",
+    "GradientField",
+    "Guide",
+    "Minibatch",
+    "Order",
+    "Surrogate",
+]
 
 GUIDES: dict[str, type[Guide]] = {guide.__name__: guide for guide in (Exact, Minibatch, ControlVariate, Surrogate)}

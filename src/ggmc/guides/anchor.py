@@ -1,17 +1,18 @@
-"""The anchor of control variates: where it is, and what the batches look like from there."""
+"""The anchor of control variates: where it is, and the gradients and curvatures of the batches there."""
 
 from __future__ import annotations
 
 import logging
-from typing import Any
+import math
+from collections.abc import Mapping
 
 import torch
 from torch import Tensor
 
 from ggmc import progress
 from ggmc.errors import BadInput
+from ggmc.guides.batches import Batches
 from ggmc.targets.base import DataTarget
-from ggmc.targets.data import Batches
 
 log = logging.getLogger("ggmc")
 
@@ -21,7 +22,14 @@ PROBES = 16
 
 
 def find_anchor(target: DataTarget) -> Tensor:
-    """The mode that L-BFGS finds from the target's start: [d]."""
+    """The mode that L-BFGS finds from the target's start.
+
+    Args:
+        target: The target.
+
+    Returns:
+        An unconstrained row [d].
+    """
     row = target.start.clone()
     optimiser = torch.optim.LBFGS(
         [row], max_iter=ITERATIONS, tolerance_grad=1e-6, tolerance_change=1e-10, line_search_fn="strong_wolfe"
@@ -36,9 +44,10 @@ def find_anchor(target: DataTarget) -> Tensor:
             bar.update()
             bar.set_postfix_str(f"potential {potential.item():.6g}", refresh=False)
             value = potential.item() * scale
-            return value if value == value else float("inf")
+            return math.inf if math.isnan(value) else value
 
-        optimiser.step(evaluate)  # pyright: ignore[reportArgumentType]
+        with target.device:  # where the optimiser makes its own tensors
+            optimiser.step(evaluate)  # pyright: ignore[reportArgumentType]
     potential, gradient = target.potential_and_gradient(row[None])
     if not (potential.isfinite().all() and gradient.isfinite().all()):
         raise BadInput("the search for an anchor left the support: give start closer to the mode, or an anchor")
@@ -46,8 +55,16 @@ def find_anchor(target: DataTarget) -> Tensor:
     return row.detach()
 
 
-def given_anchor(target: DataTarget, values: Any) -> Tensor:
-    """The user's own anchor as a row: [d]."""
+def given_anchor(target: DataTarget, values: Tensor | Mapping[str, Tensor]) -> Tensor:
+    """The user's own anchor as an unconstrained row.
+
+    Args:
+        target: The target.
+        values: Values in the form of the target's start, inside its constraints.
+
+    Returns:
+        [d], in the target's precision.
+    """
     row = target.unconstrain(values).detach().to(target.start)
     if row.shape != target.start.shape or not row.isfinite().all():
         raise BadInput(f"anchor must be finite values in the form of start, inside its constraints, got {values!r}")
@@ -55,7 +72,17 @@ def given_anchor(target: DataTarget, values: Any) -> Tensor:
 
 
 def gradients_at(target: DataTarget, batches: Batches, anchor: Tensor, keep: bool) -> tuple[Tensor, Tensor | None]:
-    """∇U, and ∇P_j for every batch j if they are to be kept: [d] and [batches, d]."""
+    """∇U, and the gradient ∇P_j of each batch j, at the anchor.
+
+    Args:
+        target: The target.
+        batches: The batches.
+        anchor: An unconstrained row [d].
+        keep: Whether the gradients of the batches are to be kept.
+
+    Returns:
+        [d], and [batches, d] or None.
+    """
     total = torch.zeros(anchor.shape, dtype=torch.float64, device=anchor.device)
     kept: list[Tensor] = []
     for numbers in torch.arange(batches.count, device=anchor.device).split(target.rows_at_once(max(batches.sizes))):
@@ -68,12 +95,23 @@ def gradients_at(target: DataTarget, batches: Batches, anchor: Tensor, keep: boo
 
 
 def curvatures(target: DataTarget, batches: Batches, anchor: Tensor, diagonal: bool) -> Tensor:
-    """H_j = ∇²P_j(θ*) for every batch j, [batches, d, d], or its diagonal, [batches, d]."""
+    """The Hessian ∇²P_j of each batch j at the anchor.
+
+    Args:
+        target: The target.
+        batches: The batches.
+        anchor: An unconstrained row [d].
+        diagonal: Whether only the diagonal is wanted.
+
+    Returns:
+        [batches, d, d], or [batches, d].
+    """
     d = len(anchor)
     estimated = diagonal and d > EXACT_DIAGONAL
     if estimated:
-        # The same signs for every batch: what they get wrong of each, they get wrong of the mean by the same rule.
-        directions = torch.randint(2, (PROBES, d), generator=torch.Generator().manual_seed(0)).to(anchor) * 2 - 1
+        # The same signs for every batch, so that the mean of the estimates is the estimate of the mean.
+        generator = torch.Generator("cpu").manual_seed(0)
+        directions = torch.randint(2, (PROBES, d), generator=generator, device="cpu").to(anchor) * 2 - 1
     else:
         directions = torch.eye(d, dtype=anchor.dtype, device=anchor.device)
     at_once = target.rows_at_once(2 * max(batches.sizes))

@@ -8,18 +8,19 @@ must be deterministic: that is checked before the first tested trajectory, as is
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import final
 
 import torch
 from torch import Tensor
 
+from ggmc.errors import BadInput
 from ggmc.guides.orders import Order
 from ggmc.targets.base import Advice, Target
 
 
 class GradientField(ABC):
-    """A guide bound to a target: g(θ; ζ).
+    """A guide bound to a target: g(θ; ζ). A subclass states its order in `super().__init__`; there is no default.
 
     Args:
         order: The distribution of the tape, or None for a field that uses no tape and is deterministic.
@@ -28,8 +29,20 @@ class GradientField(ABC):
         sweep: Gradients after which the tape has come round.
         whole_sweeps: Whether trajectories should be whole numbers of sweeps.
         default_steps: The steps of a trajectory where none are given; by default one sweep.
-        frozen: Tensors that must not change while sampling.
+        frozen: A function that returns the tensors that must not change while sampling.
         advice: What warm-up may use.
+
+    Example:
+        >>> import torch
+        >>> from ggmc.guides import GradientField
+        >>> class Spring(GradientField):
+        ...     def __init__(self):
+        ...         super().__init__(order=None)          # no tape: g is a function of θ alone
+        ...     def __call__(self, position, entry):
+        ...         return position, None
+        >>> field = Spring()
+        >>> field.deterministic, field.tape(5, 2, torch.Generator())
+        (True, None)
     """
 
     def __init__(
@@ -41,7 +54,7 @@ class GradientField(ABC):
         sweep: int = 1,
         whole_sweeps: bool = False,
         default_steps: int | None = None,
-        frozen: Sequence[Tensor] = (),
+        frozen: Callable[[], Sequence[Tensor]] = tuple,
         advice: Advice | None = None,
     ):
         self.order = order
@@ -49,7 +62,7 @@ class GradientField(ABC):
         self.epoch, self.sweep = epoch, sweep
         self.whole_sweeps = whole_sweeps
         self.default_steps = sweep if default_steps is None else default_steps
-        self.frozen = tuple(frozen)
+        self.frozen = frozen
         self.advice = Advice() if advice is None else advice
 
     @abstractmethod
@@ -72,12 +85,49 @@ class GradientField(ABC):
 
     @final
     def tape(self, entries: int, chains: int, generator: torch.Generator) -> Tensor | None:
-        """ζ₁…ζ_K, fresh, one entry for each gradient of a trajectory: [entries, chains, ...]; None without an order."""
-        return None if self.order is None else self.order.draw(entries, self.epoch, chains, generator)
+        """ζ₁…ζ_K, fresh, one entry for each gradient of a trajectory.
+
+        Args:
+            entries: The number of gradients.
+            chains: The number of chains.
+            generator: The source of randomness.
+
+        Returns:
+            [entries, chains, ...], or None where the field has no order.
+        """
+        if self.order is None:
+            return None
+        tape = self.order.draw(entries, self.epoch, chains, generator)
+        if tape.shape[:2] != (entries, chains):
+            raise BadInput(
+                f"the order {self.order.name!r} must draw a tape of shape [{entries}, {chains}, ...], got "
+                f"{list(tape.shape)}"
+            )
+        return tape
 
 
 class Guide(ABC):
-    """The settings of a gradient field: a frozen dataclass."""
+    """The settings of a gradient field: a frozen dataclass.
+
+    Example:
+        >>> import torch, ggmc
+        >>> from dataclasses import dataclass
+        >>> from ggmc.guides import GradientField, Guide
+        >>> class TemperedField(GradientField):
+        ...     def __init__(self, target, factor):
+        ...         super().__init__(order=None)
+        ...         self._target, self._factor = target, factor
+        ...     def __call__(self, position, entry):
+        ...         return self._factor * self._target.potential_and_gradient(position)[1], None
+        >>> @dataclass(frozen=True)
+        ... class Tempered(Guide):
+        ...     factor: float
+        ...     def bind(self, target):
+        ...         return TemperedField(target, self.factor)
+        >>> target = ggmc.Density(lambda x: -(x**2).sum() / 2, torch.zeros(2, dtype=torch.float64))
+        >>> Tempered(0.5).bind(target)(torch.ones(1, 2, dtype=torch.float64), None)[0]
+        tensor([[0.5000, 0.5000]], dtype=torch.float64)
+    """
 
     @abstractmethod
     def bind(self, target: Target) -> GradientField:
@@ -92,4 +142,9 @@ class BatchGuide(Guide):
 
     @abstractmethod
     def with_size(self, size: int, field: GradientField | None = None) -> BatchGuide:
-        """The same with another size; `field` is one bound before, whose findings may be kept."""
+        """The same guide with another size.
+
+        Args:
+            size: Examples in a batch.
+            field: A field that this guide was bound to before; what it found, such as an anchor, is kept.
+        """

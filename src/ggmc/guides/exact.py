@@ -15,9 +15,11 @@ class Exact(Guide):
     """Drive the chain with the gradient of the whole potential.
 
     Example:
-        >>> import ggmc
-        >>> ggmc.GGMC(step_size=0.1, guide=ggmc.Exact()).guide
-        Exact()
+        >>> import torch, ggmc
+        >>> target = ggmc.Density(lambda x: -(x**2).sum() / 2, torch.zeros(2, dtype=torch.float64))
+        >>> field = ggmc.Exact().bind(target)
+        >>> field(torch.ones(1, 2, dtype=torch.float64), None)                 # ∇U and, for free, U
+        (tensor([[1., 1.]], dtype=torch.float64), tensor([1.], dtype=torch.float64))
     """
 
     def bind(self, target: Target) -> GradientField:
@@ -25,6 +27,8 @@ class Exact(Guide):
 
 
 class _ExactField(GradientField):
+    """∇U and U of the target itself."""
+
     def __init__(self, target: Target):
         super().__init__(order=None, exact=True)
         self._target = target

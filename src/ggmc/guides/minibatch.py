@@ -1,59 +1,81 @@
 """Minibatch gradients: g(θ; j) = ∇[−log prior(θ) − m Σ_{i in batch j} log likelihoodᵢ(θ)], m the number of batches.
 
-The mean over all batches is ∇U exactly. The batches are cut once; the order in which a trajectory meets them is its
-tape (`tape.py`).
+The mean over all batches is ∇U exactly. The order in which a trajectory reads the batches is its tape (`orders.py`).
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any
 
 from torch import Tensor
 
 from ggmc.errors import BadInput, require_count
 from ggmc.guides.base import BatchGuide, GradientField
+from ggmc.guides.batches import Batches, Recut, RecutBatches
 from ggmc.guides.orders import Order, as_order
-from ggmc.targets.data import Batches
 from ggmc.targets.base import DataTarget, Target
 
 
 @dataclass(frozen=True)
 class Minibatch(BatchGuide):
-    """Drive the chain with batches of at most `size` examples, met in the given `order`.
+    """Drive the chain with gradients of minibatches.
 
-    `order` is "palindrome" (out in a random order and back in reverse: much the best acceptance), "epoch" (fresh random
-    orders), "iid" (independent batches) or a `ggmc.Tape`. `size="auto"` leaves the size to warm-up. If `size` does not
-    divide the data, batches are made as equal as can be; no example is left out, and all have the same weight. `seed`
-    is that of the cut into batches.
+    Args:
+        size: The most examples in a batch, or "auto", which leaves it to warm-up. Where it does not divide the data,
+            batches are made as equal as can be: no example is left out, and all have the same weight.
+        order: In which order a trajectory reads the batches: "palindrome" (out in a random order and back in reverse:
+            the best acceptance), "epoch" (passes in fresh random orders), "iid" (independent batches), or a
+            `ggmc.CustomOrder`.
+        seed: The seed of the cut of the data into batches.
+        recut: Whether the data are cut anew for each trajectory, every chain with its own cut. Then `seed` plays no
+            part, and examples are gathered one by one, which costs more than whole batches.
 
     Example:
-        >>> import ggmc
-        >>> ggmc.GGMC(step_size=0.01, guide=ggmc.Minibatch(100)).scheme      # one batch per step: friction at the ends
-        'O(ABA)O'
+        >>> import torch, ggmc
+        >>> target = ggmc.DataDensity(
+        ...     log_prior=lambda w: -(w**2).sum() / 2,
+        ...     log_likelihood=lambda w, x: -((x - w) ** 2).sum(-1) / 2,
+        ...     data=torch.arange(10.0, dtype=torch.float64)[:, None],
+        ...     start=torch.zeros(1, dtype=torch.float64),
+        ... )
+        >>> field = ggmc.Minibatch(4).bind(target)
+        >>> field.epoch, field.sweep                     # three batches; six gradients out and back
+        (3, 6)
+        >>> position = torch.zeros(1, 1, dtype=torch.float64)
+        >>> each = [field(position, torch.tensor([batch]))[0] for batch in range(3)]
+        >>> sum(each) / 3                                # the exact gradient: −(0 + 1 + … + 9)
+        tensor([[-45.]], dtype=torch.float64)
     """
 
     size: int | str
-    order: Any = "palindrome"
+    order: str | Order = "palindrome"
     seed: int = 0
+    recut: bool = False
 
     def __post_init__(self) -> None:
         check_size(self.size)
         as_order(self.order)
 
     def bind(self, target: Target) -> MinibatchField:
-        target = with_data(target, self)
-        batches = Batches(target.data, known_size(self.size), self.seed)
-        return MinibatchField(target, batches, as_order(self.order))
+        target, size, order = with_data(target, self), known_size(self.size), as_order(self.order)
+        if self.recut:
+            return MinibatchField(target, RecutBatches(target.data, size), Recut(order, len(target.data)))
+        return MinibatchField(target, Batches(target.data, size, self.seed), order)
 
     def with_size(self, size: int, field: GradientField | None = None) -> Minibatch:
         return replace(self, size=size)
 
 
 class MinibatchField(GradientField):
-    """Each chain reads its own batch."""
+    """Each chain reads its own batch.
 
-    def __init__(self, target: DataTarget, batches: Batches, order: Order):
+    Args:
+        target: The target.
+        batches: What an entry of the tape stands for.
+        order: The distribution of the tape.
+    """
+
+    def __init__(self, target: DataTarget, batches: Batches | RecutBatches, order: Order):
         sweep = order.sweep(batches.count)
         super().__init__(order=order, epoch=batches.count, sweep=sweep, whole_sweeps=True)
         self._target, self._batches = target, batches
@@ -62,14 +84,27 @@ class MinibatchField(GradientField):
         return batch_gradient(self._target, self._batches, position, entry), None
 
 
-def batch_gradient(target: DataTarget, batches: Batches, position: Tensor, entry: Tensor | None) -> Tensor:
-    """∇P_j of each chain's own batch j: [chains, d]."""
-    assert entry is not None
+def batch_gradient(
+    target: DataTarget, batches: Batches | RecutBatches, position: Tensor, entry: Tensor | None
+) -> Tensor:
+    """The gradient of each chain's own batch.
+
+    Args:
+        target: The target.
+        batches: The batches.
+        position: Rows [chains, d].
+        entry: An entry of the tape, which says which batch each chain reads: [chains, ...].
+
+    Returns:
+        [chains, d].
+    """
+    if entry is None:
+        raise BadInput("a minibatch gradient needs an entry of the tape, got None: draw one with field.tape(...)")
     batch, weights = batches[entry]
     return target.batch_potential_and_gradient(position, batch, weights)[1]
 
 
-def check_size(size: Any) -> None:
+def check_size(size: int | str) -> None:
     """Refuse what is neither a number of examples nor "auto"."""
     if size != "auto":
         require_count("size", size)

@@ -1,8 +1,8 @@
-"""Tapes: which minibatch each kick of a trajectory reads, drawn before the trajectory starts.
+"""Orders: which minibatch each gradient of a trajectory reads, drawn before the trajectory starts.
 
-The data are cut once into batches (`data.py`); a tape is a table [entries, chains] of batch numbers, every chain with
-its own column. An `Order` is the law of such tapes. A trajectory driven by a tape can be corrected exactly if the joint
-law of the tape is the same read backwards; equal laws of its entries one by one are not enough.
+The data are cut into batches (`batches.py`); a tape is a table [entries, chains] of batch numbers, every chain with its
+own column. An `Order` is the distribution of such tapes. A trajectory driven by a tape can be corrected exactly if the
+joint distribution of the tape is the same read backwards; equal distributions of its entries one by one are not enough.
 
 - `iid`: every entry independent of all others.
 - `epoch`: whole passes over the batches, each in a fresh random order. Where a trajectory is not a whole number of
@@ -24,46 +24,76 @@ Example:
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
-from dataclasses import dataclass
-from statistics import NormalDist
-from typing import Any, Protocol
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
 
 import torch
 from torch import Tensor
 
-from ggmc.errors import BadInput, NotExact
+from ggmc.errors import BadInput
 
 
-class Order(Protocol):
-    """A law of tapes."""
+class Order(ABC):
+    """The distribution of a tape. A subclass states its name and whether it is reversible; there is no default.
 
-    @property
-    def name(self) -> str: ...
+    Args:
+        name: What messages call it.
+        reversible: Whether the joint distribution of a tape is the same read backwards. True is tested statistically
+            before the first trajectory (`reversal.py`), except for the orders of this file; with False only
+            `adjust=False` is accepted.
 
-    @property
-    def reversible(self) -> bool:
-        """Whether the joint law of a tape is the same read backwards."""
-        ...
+    Example:
+        >>> import torch
+        >>> from ggmc.guides.orders import Order
+        >>> class OneBatch(Order):
+        ...     '''Each trajectory reads one batch only.'''
+        ...     def __init__(self):
+        ...         super().__init__(name="one batch", reversible=True)
+        ...     def draw(self, entries, batches, chains, generator):
+        ...         return torch.randint(batches, (1, chains), generator=generator).expand(entries, chains)
+        ...     def sweep(self, batches):
+        ...         return 1
+        >>> OneBatch().draw(3, 5, 2, torch.Generator().manual_seed(0)).shape
+        torch.Size([3, 2])
+    """
 
+    def __init__(self, *, name: str, reversible: bool):
+        self.name = name
+        self.reversible = reversible
+
+    @abstractmethod
     def draw(self, entries: int, batches: int, chains: int, generator: torch.Generator) -> Tensor:
-        """A fresh tape: [entries, chains] batch numbers."""
-        ...
+        """A fresh tape, independent of the state and of earlier tapes, every chain with its own.
 
+        Args:
+            entries: Gradients of a trajectory.
+            batches: The number of batches the data are cut into.
+            chains: The number of chains.
+            generator: The only source of randomness; its device is the tape's.
+
+        Returns:
+            Batch numbers [entries, chains], or whatever else the field reads, [entries, chains, ...].
+        """
+
+    @abstractmethod
     def sweep(self, batches: int) -> int:
         """Entries after which the order has come round: the natural length of a trajectory."""
-        ...
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}()"
 
 
 def _shuffles(count: int, batches: int, chains: int, generator: torch.Generator) -> Tensor:
     """Random orders of the batches: [count, batches, chains]."""
-    return torch.rand((count, batches, chains), generator=generator, device=generator.device).argsort(1)
+    noise = torch.rand((count, batches, chains), generator=generator, dtype=torch.float32, device=generator.device)
+    return noise.argsort(1)
 
 
-class Iid:
+class Iid(Order):
     """Every entry independent of all others."""
 
-    name, reversible = "iid", True
+    def __init__(self):
+        super().__init__(name="iid", reversible=True)
 
     def draw(self, entries: int, batches: int, chains: int, generator: torch.Generator) -> Tensor:
         return torch.randint(batches, (entries, chains), generator=generator, device=generator.device)
@@ -72,10 +102,11 @@ class Iid:
         return batches
 
 
-class Epoch:
+class Epoch(Order):
     """Whole passes, each in a fresh random order."""
 
-    name, reversible = "epoch", True
+    def __init__(self):
+        super().__init__(name="epoch", reversible=True)
 
     def draw(self, entries: int, batches: int, chains: int, generator: torch.Generator) -> Tensor:
         passes = _shuffles(math.ceil(entries / batches) + 1, batches, chains, generator).flatten(0, 1)
@@ -88,10 +119,11 @@ class Epoch:
         return batches
 
 
-class Palindrome:
+class Palindrome(Order):
     """Out in a random order and back in the reverse one, again and again."""
 
-    name, reversible = "palindrome", True
+    def __init__(self):
+        super().__init__(name="palindrome", reversible=True)
 
     def draw(self, entries: int, batches: int, chains: int, generator: torch.Generator) -> Tensor:
         half, has_centre = math.ceil(entries / 2), entries % 2
@@ -105,85 +137,74 @@ class Palindrome:
         return 2 * batches
 
 
-@dataclass(frozen=True)
-class Tape:
-    """An order of your own: `draw(entries, batches, generator)` gives one chain's batch numbers.
+class CustomOrder(Order):
+    """An order of your own, from a function that draws the tape of one chain.
 
-    Say with `reversible` whether the joint law of what it draws is the same read backwards. If you say so, a
-    statistical check tests it before the first trajectory; if not, only `adjust=False` is accepted.
+    Args:
+        draw_one: A function of the number of entries, the number of batches and a generator that returns the batch
+            numbers, from 0 to batches − 1, that one chain reads: [entries].
+        reversible: Whether the joint distribution of what it draws is the same read backwards. True is tested
+            statistically before the first trajectory; with False only `adjust=False` is accepted.
 
     Example:
         >>> import torch, ggmc
         >>> def there_and_back(entries, batches, generator):
         ...     out = torch.randint(batches, (entries // 2,), generator=generator)
         ...     return torch.cat([out, out.flip(0)])
-        >>> ggmc.Minibatch(100, order=ggmc.Tape(there_and_back, reversible=True)).order.name
-        'there_and_back'
+        >>> ggmc.Minibatch(100, order=ggmc.CustomOrder(there_and_back, reversible=True)).order
+        CustomOrder(there_and_back, reversible=True)
     """
 
-    draw_one: Callable[[int, int, torch.Generator], Tensor]
-    reversible: bool
-
-    @property
-    def name(self) -> str:
-        return getattr(self.draw_one, "__name__", type(self.draw_one).__name__)
+    def __init__(self, draw_one: Callable[[int, int, torch.Generator], Tensor | Sequence[int]], reversible: bool):
+        if not callable(draw_one):
+            raise BadInput(f"CustomOrder needs a function of (entries, batches, generator), got {draw_one!r}")
+        super().__init__(name=getattr(draw_one, "__name__", type(draw_one).__name__), reversible=reversible)
+        self.draw_one = draw_one
 
     def draw(self, entries: int, batches: int, chains: int, generator: torch.Generator) -> Tensor:
-        columns = [torch.as_tensor(self.draw_one(entries, batches, generator)) for _ in range(chains)]
+        columns = [
+            torch.as_tensor(self.draw_one(entries, batches, generator), device=generator.device) for _ in range(chains)
+        ]
         for column in columns:
             if column.shape != (entries,) or column.is_floating_point():
                 raise BadInput(
-                    f"the tape {self.name!r} must give {entries} batch numbers, got {column.dtype} of shape "
+                    f"the order {self.name!r} must give {entries} batch numbers, got {column.dtype} of shape "
                     f"{list(column.shape)}"
                 )
-            if int(column.min()) < 0 or int(column.max()) >= batches:
-                raise BadInput(
-                    f"the tape {self.name!r} must give batch numbers from 0 to {batches - 1}, got {int(column.min())} "
-                    f"to {int(column.max())}"
-                )
-        return torch.stack(columns, 1).to(generator.device)
+        tape = torch.stack(columns, 1).long()
+        least, most = int(tape.min()), int(tape.max())
+        if least < 0 or most >= batches:
+            raise BadInput(
+                f"the order {self.name!r} must give batch numbers from 0 to {batches - 1}, got {least} to {most}"
+            )
+        return tape
 
     def sweep(self, batches: int) -> int:
         return batches
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, CustomOrder):
+            return NotImplemented
+        return (self.draw_one, self.reversible) == (other.draw_one, other.reversible)
+
+    def __hash__(self) -> int:
+        return hash((self.draw_one, self.reversible))
+
+    def __repr__(self) -> str:
+        return f"CustomOrder({self.name}, reversible={self.reversible})"
 
 
 ORDERS: dict[str, Order] = {order.name: order for order in (Palindrome(), Epoch(), Iid())}
 
 
-def as_order(order: Any) -> Order:
-    """An order by name, or one of the user's own."""
-    if isinstance(order, str):
-        if order in ORDERS:
-            return ORDERS[order]
-    elif hasattr(order, "draw") and hasattr(order, "reversible"):
-        return order
-    raise BadInput(f"order must be one of {list(ORDERS)} or a ggmc.Tape, got {order!r}")
+def as_order(order: str | Order) -> Order:
+    """An order by name, or the user's own.
 
-
-def check_reversible(order: Order, entries: int, batches: int, tapes: int = 4000, false_alarms: float = 1e-6) -> None:
-    """Refuse an order whose tapes, read backwards, are seen to have another law.
-
-    Batches get random scores s; a reversible law gives every product of scores along the tape the same mean as its
-    mirror image. Compared are single entries, pairs, and lopsided triples s²s', which see a direction of travel.
+    Args:
+        order: "palindrome", "epoch", "iid", a `ggmc.CustomOrder`, or another subclass of `Order`.
     """
-    generator = torch.Generator().manual_seed(0)
-    numbers = order.draw(entries, batches, tapes, generator).cpu()  # [entries, tapes]
-    ramp = torch.arange(batches, dtype=torch.float64).add(0.5).div(batches).sub(0.5)
-    scores = torch.stack([ramp, *torch.randn(2, batches, generator=generator, dtype=torch.float64)])
-    along = scores[:, numbers]  # [scores, entries, tapes]
-    back = along.flip(1)
-    differences = [along - back]
-    for lag in range(1, min(3, entries)):
-        for one, other in ((1, 1), (2, 1), (1, 2)):
-            forth, mirrored = (x[:, :-lag] ** one * x[:, lag:] ** other for x in (along, back))
-            differences.append(forth - mirrored)
-    seen = torch.cat([d.flatten(0, 1) for d in differences])
-    z = seen.mean(1) / (seen.std(1) / math.sqrt(tapes)).clamp_min(1e-12)
-    worst = z.abs().max().item()
-    limit = NormalDist().inv_cdf(1 - false_alarms / 2 / len(z))
-    if worst > limit:
-        raise NotExact(
-            f"the tape {order.name!r} is said to be reversible, but read backwards it has another law: over {tapes} "
-            f"tapes of {entries} entries a mean differs from its mirror image by {worst:.1f} standard errors. "
-            "Use order='palindrome', or adjust=False."
-        )
+    if isinstance(order, Order):
+        return order
+    if isinstance(order, str) and order in ORDERS:
+        return ORDERS[order]
+    raise BadInput(f"order must be one of {list(ORDERS)} or a ggmc.CustomOrder, got {order!r}")

@@ -19,8 +19,11 @@ from ggmc.targets.density import Density, NamedTarget
 class Surrogate(Guide):
     """Drive the chain with the gradient of another log density of the same parameters.
 
-    `log_prob` sees what the target's own functions see: a Laplace approximation, a smaller network, lower precision.
     The chain still samples the target, exactly.
+
+    Args:
+        log_prob: A function of one chain's values, in the form of the target's start and inside its constraints, that
+            returns a scalar: a Laplace approximation, a smaller network, lower precision. It must be deterministic.
 
     Example:
         >>> import torch, ggmc
@@ -43,13 +46,15 @@ class Surrogate(Guide):
         coordinates = target.coordinates
         start = coordinates.as_given({n: v.detach() for n, v in coordinates.constrain(coordinates.start).items()})
 
-        def log_prob(values: Any) -> Tensor:  # a guide need not depend on everything
+        def log_prob(values: Any) -> Tensor:  # a guide need not depend on all parameters
             return self.log_prob(values) + 0 * sum(value.sum() for value in tree_leaves(values))
 
         return _SurrogateField(Density(log_prob, start, coordinates.as_given(coordinates.transforms)))
 
 
 class _SurrogateField(GradientField):
+    """The gradient of another density on the target's coordinates."""
+
     def __init__(self, density: Density):
         super().__init__(order=None)
         self._density = density

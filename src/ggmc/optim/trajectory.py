@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from ggmc.bayes.random_layers import restless_layers as random_layers
+from ggmc.bayes.module_checks import random_layers
 from ggmc.dynamics import metropolis
 from ggmc.dynamics.state import Info, State
 from ggmc.errors import BadInput

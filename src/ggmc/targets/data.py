@@ -1,21 +1,17 @@
-"""Data: N examples, any of them by number, and their partition into minibatches.
+"""Data: N examples, any of them by number.
 
 Example:
     >>> import torch
-    >>> from ggmc.targets.data import Batches, as_data
+    >>> from ggmc.targets.data import as_data
     >>> data = as_data((torch.arange(10.0), torch.arange(10)), torch.device("cpu"))
-    >>> batches = Batches(data, size=4)                 # 10 examples, at most 4 in a batch
-    >>> batches.count, batches.sizes
-    (3, [4, 3, 3])
-    >>> (x, y), weights = batches[torch.tensor([0, 2])]    # one batch for each of two chains
-    >>> x.shape, weights.sum(1)                         # weights pad the smaller batch, and scale both up to all data
-    (torch.Size([2, 4]), tensor([12.,  9.]))
+    >>> len(data), data.take(torch.tensor([3, 7]))
+    (10, (tensor([3., 7.]), tensor([3, 7])))
 """
 
 from __future__ import annotations
 
-import logging
 import math
+from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from typing import Any
 
@@ -25,17 +21,44 @@ from torch.utils._pytree import tree_leaves, tree_map
 from torch.utils.data import DataLoader, IterableDataset, TensorDataset, default_collate
 
 from ggmc import progress
-from ggmc.errors import BadInput, require_count
-
-log = logging.getLogger("ggmc")
+from ggmc.errors import BadInput
 
 IN_MEMORY = 2 * 2**30  # bytes: smaller data sets are read once and kept
 
 
-class InMemory:
-    """A tree of tensors, all with one leading dimension of examples."""
+class Data(ABC):
+    """N examples, any of them by number.
 
-    not_exact: str | None = None
+    Args:
+        device: Where the examples that are handed out lie.
+        num_bytes: The memory that all examples take; infinity if they cannot all be kept.
+        not_exact: None where an example is the same each time it is read; else why it is not, with a remedy.
+    """
+
+    def __init__(self, device: torch.device, *, num_bytes: float, not_exact: str | None):
+        self.device = device
+        self.bytes = num_bytes
+        self.not_exact = not_exact
+
+    @abstractmethod
+    def __len__(self) -> int: ...
+
+    @abstractmethod
+    def take(self, indices: Tensor) -> Any:
+        """Examples by number, in any shape: leaves [*indices.shape, ...]."""
+
+    @abstractmethod
+    def slice(self, begin: int, end: int) -> Any:
+        """Consecutive examples: leaves [end − begin, ...], or fewer at the end of the data."""
+
+
+class InMemory(Data):
+    """A tree of tensors, all with one leading dimension of examples.
+
+    Args:
+        tree: The tensors.
+        device: Where to keep them.
+    """
 
     def __init__(self, tree: Any, device: torch.device):
         leaves = tree_leaves(tree)
@@ -47,29 +70,31 @@ class InMemory:
             raise BadInput(f"data must be tensors of one length, with at least one example, got lengths {lengths}")
         self._tree = tree_map(lambda leaf: leaf.to(device), tree)
         self._length = lengths[0]
-        self.device = device
-        self.bytes = sum(leaf.nbytes for leaf in leaves)
+        super().__init__(device, num_bytes=sum(leaf.nbytes for leaf in leaves), not_exact=None)
 
     def __len__(self) -> int:
         return self._length
 
     def take(self, indices: Tensor) -> Any:
-        """Examples by number, in any shape: leaves [*indices.shape, ...]."""
         return tree_map(lambda leaf: leaf[indices], self._tree)
 
-    def slice(self, begin: int, end: int) -> Any:
-        """Consecutive examples, without a copy."""
+    def slice(self, begin: int, end: int) -> Any:  # views: nothing is copied
         return tree_map(lambda leaf: leaf[begin:end], self._tree)
 
 
-class OnDemand:
-    """A map-style Dataset too large to keep, or whose answers change: each example is read whenever it is needed."""
+class OnDemand(Data):
+    """A map-style Dataset too large to keep, or whose answers change: each example is read whenever it is needed.
+
+    Args:
+        dataset: The examples.
+        collate: A function that joins a list of examples.
+        device: Where to put what was read.
+        not_exact: Why an example is not the same each time it is read, if it is not.
+    """
 
     def __init__(self, dataset: Any, collate: Any, device: torch.device, not_exact: str | None):
+        super().__init__(device, num_bytes=math.inf, not_exact=not_exact)
         self._dataset, self._collate = dataset, collate
-        self.device = device
-        self.not_exact = not_exact
-        self.bytes = math.inf
 
     def __len__(self) -> int:
         return len(self._dataset)
@@ -79,15 +104,18 @@ class OnDemand:
         return tree_map(lambda leaf: leaf.to(self.device).unflatten(0, indices.shape), examples)
 
     def slice(self, begin: int, end: int) -> Any:
-        return self.take(torch.arange(begin, min(end, len(self))))
-
-
-Data = InMemory | OnDemand
+        return self.take(torch.arange(begin, min(end, len(self)), device="cpu"))
 
 
 def as_data(data: Any, device: torch.device) -> Data:
-    """Tensors in a tuple, list or dict, a map-style Dataset, or a DataLoader over one, whose sampler plays no part."""
-    if isinstance(data, InMemory | OnDemand):
+    """What the user gives as data, as examples by number.
+
+    Args:
+        data: Tensors, or a tuple, list or dict of tensors, with one row per example; a map-style Dataset; a DataLoader
+            over one, whose sampler is not used; or `Data`, which is returned as it is.
+        device: Where the examples shall lie.
+    """
+    if isinstance(data, Data):
         return data
     collate = default_collate
     if isinstance(data, DataLoader):
@@ -130,32 +158,3 @@ def _same(a: Any, b: Any) -> bool:
     if isinstance(a, Tensor):
         return torch.equal(a, b) or torch.allclose(a.double(), b.double(), rtol=0, atol=0, equal_nan=True)
     return a == b
-
-
-class Batches:
-    """The data cut at random, once, into batches of at most `size`, as equal as can be.
-
-    Every example is in exactly one batch. Each has the weight `count`, the number of batches, so that the mean over
-    all batches is exactly the sum over all data; smaller batches are padded with examples of weight zero.
-    """
-
-    def __init__(self, data: Data, size: int, seed: int = 0):
-        require_count("size", size)
-        number = len(data)
-        self.count = math.ceil(number / size)
-        shuffled = torch.randperm(number, generator=torch.Generator().manual_seed(seed))
-        parts = shuffled.tensor_split(self.count)
-        self.sizes = [len(part) for part in parts]
-        width = self.sizes[0]
-        self.indices = torch.stack([torch.cat([p, p[:1].expand(width - len(p))]) for p in parts]).to(data.device)
-        filled = torch.arange(width) < torch.tensor(self.sizes)[:, None]
-        self.weights = (filled * float(self.count)).to(data.device)
-        self._data = data
-        # Whole batches side by side are copied much faster than scattered examples are gathered.
-        self._together = data.take(self.indices) if data.bytes <= IN_MEMORY else None
-
-    def __getitem__(self, numbers: Tensor) -> tuple[Any, Tensor]:
-        """Each chain's batch, leaves [chains, size, ...], and the weights of its examples, [chains, size]."""
-        if self._together is not None:
-            return tree_map(lambda leaf: leaf[numbers], self._together), self.weights[numbers]
-        return self._data.take(self.indices[numbers]), self.weights[numbers]

@@ -1,0 +1,225 @@
+"""The statistical check of an order that is said to be reversible: are its tapes the same read backwards?
+
+A feature f is a number computed from a tape x; its difference is d = f(x) − f(x reversed). If the order is reversible,
+d and −d have the same distribution, and then for n independent tapes, whatever f is,
+
+    P(|Σ d| > z √Σd²) ≤ 2 exp(−z²/2)        (Hoeffding's inequality for random signs)
+
+So the rate of false alarms is guaranteed, not approximate. The check has two parts. The first looks for a direction in
+very many features: products of scores of the batches at up to eight places of the tape, near each other and far apart,
+at single positions and summed over all positions; and random functions of the whole tape. The second takes the few
+features that differ most and tests them on fresh tapes.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator
+from itertools import combinations
+
+import torch
+from torch import Tensor
+
+from ggmc.errors import BadInput, NotExact
+from ggmc.guides.batches import Recut
+from ggmc.guides.orders import ORDERS, Order
+
+MOST_TAPES, LEAST_TAPES = 4000, 1000  # for each of the two parts; fewer of long ones ...
+NUMBERS = 200_000  # ... so that about so many entries are read
+CONFIRMED = 32  # features that the second part tests
+SCORES = 8  # functions of the batch number that are multiplied with each other in pairs ...
+SCORES_OF_TUPLES = {1: 8, 2: 8, 3: 4, 4: 3, 5: 2, 6: 2, 7: 2, 8: 2}  # ... and in longer products fewer
+POSITIONS = {1: 512, 2: 64, 3: 48, 4: 24, 5: 16, 6: 16, 7: 16, 8: 16}  # at which products are formed, at most
+ALL_LAGS = 16
+PROJECTIONS = 256
+
+Feature = Callable[[Tensor], Tensor]
+"""[scores, entries, tapes] -> [tapes]."""
+
+
+def is_built_in(order: Order) -> bool:
+    """Whether an order is one of the library's own, which are known to be reversible and need no check.
+
+    Example:
+        >>> import torch, ggmc
+        >>> from ggmc.guides.orders import as_order
+        >>> from ggmc.guides.reversal import is_built_in
+        >>> is_built_in(as_order("epoch")), is_built_in(ggmc.CustomOrder(lambda *_: torch.zeros(3), reversible=True))
+        (True, False)
+    """
+    base = order.base if isinstance(order, Recut) else order
+    return any(base is known for known in ORDERS.values())
+
+
+def check_reversible(order: Order, entries: int, batches: int, false_alarms: float = 1e-6, seed: int = 0) -> None:
+    """Refuse an order whose tapes, read backwards, are seen to have another distribution.
+
+    Args:
+        order: The order; of a `Recut` the base is checked, which is all that can have a direction.
+        entries: Gradients of a trajectory. An order may be reversible at one length and not at another.
+        batches: The number of batches.
+        false_alarms: The most that the probability of refusing a reversible order can be.
+        seed: The seed of the tapes and of the features.
+
+    Example:
+        >>> import torch, ggmc
+        >>> from ggmc.guides.reversal import check_reversible
+        >>> def in_turn(entries, batches, generator):
+        ...     return (torch.arange(entries) + torch.randint(batches, (), generator=generator)) % batches
+        >>> check_reversible(ggmc.CustomOrder(in_turn, reversible=True), entries=6, batches=4)
+        Traceback (most recent call last):
+        ...
+        ggmc.errors.NotExact: the order 'in_turn' is said to be reversible, but read backwards its tapes have ...
+    """
+    if isinstance(order, Recut):
+        order = order.base
+    generator = torch.Generator("cpu").manual_seed(seed)
+    tapes = max(LEAST_TAPES, min(MOST_TAPES, NUMBERS // entries))
+    looked_at, fresh = (_draw(order, entries, batches, tapes, generator) for _ in range(2))
+    _refuse_a_shared_tape(order, looked_at, fresh)
+    scores = _scores(batches, generator)
+    if entries == 1 or not len(scores):
+        return
+    features = _most_different(scores[:, looked_at], generator)
+    along = scores[:, fresh].double()
+    back = along.flip(1)
+    differences = torch.stack([feature(along) - feature(back) for feature in features])
+    sizes = differences.norm(dim=1)
+    # Mirror images that are equal but for rounding, as in palindromes, are no evidence of a direction.
+    sizes = sizes.where(sizes > 1e-9 * along.norm(), math.inf)
+    worst = (differences.sum(1) / sizes).abs().max().item()
+    if worst > math.sqrt(2 * math.log(2 * len(features) / false_alarms)):
+        raise NotExact(
+            f"the order {order.name!r} is said to be reversible, but read backwards its tapes have another "
+            f"distribution: over {tapes} tapes of {entries} entries a mean differs from its mirror image by "
+            f"{worst:.1f} standard errors. Use order='palindrome', or adjust=False"
+        )
+
+
+def _draw(order: Order, entries: int, batches: int, tapes: int, generator: torch.Generator) -> Tensor:
+    drawn = order.draw(entries, batches, tapes, generator)
+    if drawn.shape != (entries, tapes) or drawn.is_floating_point():
+        raise BadInput(
+            f"the order {order.name!r} must draw batch numbers of shape [{entries}, {tapes}] for {tapes} chains, got "
+            f"{drawn.dtype} of shape {list(drawn.shape)}"
+        )
+    least, most = int(drawn.min()), int(drawn.max())
+    if least < 0 or most >= batches:
+        raise BadInput(
+            f"the order {order.name!r} must draw batch numbers from 0 to {batches - 1}, got {least} to {most}"
+        )
+    return drawn
+
+
+def _refuse_a_shared_tape(order: Order, one: Tensor, other: Tensor) -> None:
+    """One tape for all chains would leave each chain exact, but correlate them."""
+    shared = all(bool((tapes == tapes[:, :1]).all()) for tapes in (one, other))
+    if shared and not torch.equal(one, other):
+        raise NotExact(
+            f"the order {order.name!r} gives all chains the same tape, which correlates them, so that R̂ and standard "
+            "errors would be wrong: draw a column of its own for each chain"
+        )
+
+
+def _scores(batches: int, generator: torch.Generator) -> Tensor:
+    """Functions of the batch number, orthonormal and of mean zero: [scores, batches].
+
+    Waves, slow and quick, see a direction of travel; a ramp sees sorting; random ones see anything, if less of it. Up
+    to nine batches, no function is left out.
+    """
+    turn = torch.arange(batches, dtype=torch.float64, device="cpu") * (2 * math.pi / batches)
+    quick = turn * max(2, batches // 4)
+    waves = [turn.cos(), turn.sin(), quick.cos(), quick.sin(), turn]
+    noise = torch.randn((SCORES, batches), generator=generator, dtype=torch.float64, device="cpu")
+    found = [torch.full_like(turn, 1 / math.sqrt(batches))]
+    for wanted in [*waves, *noise]:
+        rest = wanted
+        for _ in range(2):  # once more, for what rounding left
+            for known in found:
+                rest = rest - (rest @ known) * known
+        if rest.norm() > 1e-6 * wanted.norm():
+            found.append(rest / rest.norm())
+    return torch.stack(found)[1 : SCORES + 1].float() * math.sqrt(batches)
+
+
+# The first part: which features differ most
+
+
+def _most_different(along: Tensor, generator: torch.Generator) -> list[Feature]:
+    """The features, of all that are looked at, whose means differ most from their mirror image."""
+    found: list[tuple[float, Feature]] = []
+    for shape in _shapes(along.shape[1], generator):
+        found += _products(along, shape)
+    found += _projections(along, generator)
+    found.sort(key=lambda pair: -pair[0])
+    return [feature for _, feature in found[:CONFIRMED]]
+
+
+def _shapes(entries: int, generator: torch.Generator) -> Iterator[tuple[int, ...]]:
+    """Places relative to the first one: single ones, pairs, triples, windows without gaps, and random ones with."""
+    yield (0,)
+    far = {entries - 1 - round((entries - 1 - ALL_LAGS) * i / 24) for i in range(25)} if entries > ALL_LAGS else set()
+    for lag in sorted({*range(1, min(ALL_LAGS, entries - 1) + 1), *far}):
+        yield (0, lag)
+    for pair in combinations(range(1, min(8, entries)), 2):
+        yield (0, *pair)
+    for length in range(4, min(8, entries) + 1):
+        yield tuple(range(length))
+    for length in (3, 4, 5):
+        for span in (min(9, entries), min(17, entries), entries):
+            if span > length:
+                inside = torch.randperm(span - 2, generator=generator, device="cpu")[: length - 2].sort().values + 1
+                yield (0, *inside.tolist(), span - 1)
+
+
+def _products(along: Tensor, shape: tuple[int, ...]) -> list[tuple[float, Feature]]:
+    """Products of the scores at the places of a shape, at each position and summed over all positions."""
+    length = len(shape)
+    along = along[: SCORES_OF_TUPLES[length]]
+    scores, entries, tapes = along.shape
+    last = entries - 1 - shape[-1]
+    number = min(POSITIONS[length], last + 1)
+    positions = torch.linspace(0, last, number, dtype=torch.float64, device="cpu").round().long()
+    places = positions[:, None] + torch.tensor(shape, device="cpu")
+    difference = _sums(along, places) - _sums(along, entries - 1 - places)  # [positions, scores ** length]
+    found: list[tuple[float, Feature]] = []
+    for group, z in (
+        (places[:, None], difference),
+        (places[None], difference.sum(0, keepdim=True) / math.sqrt(number)),
+    ):
+        each, at = (z.abs() / math.sqrt(2 * tapes)).flatten().topk(min(CONFIRMED, z.numel()))
+        for size, index in zip(each.tolist(), at.tolist(), strict=True):
+            position, product = divmod(index, z.shape[1])
+            chosen = [product // scores**power % scores for power in reversed(range(length))]
+            found.append((size, _product(group[position], chosen)))
+    return found
+
+
+def _sums(along: Tensor, places: Tensor) -> Tensor:
+    """All products of scores at the places of each row, summed over the tapes: [rows, scores ** places]."""
+    by_place = along.transpose(0, 1)  # [entries, scores, tapes]
+    products = torch.ones((len(places), 1, along.shape[2]), dtype=along.dtype, device=along.device)
+    for column in places[:, :-1].unbind(1):
+        products = (products[:, :, None] * by_place[column][:, None]).flatten(1, 2)
+    return (products @ by_place[places[:, -1]].mT).flatten(1)
+
+
+def _product(places: Tensor, chosen: list[int]) -> Feature:
+    """One product, summed over rows of places [rows, length]."""
+    return lambda along: math.prod(along[s, places[:, i]] for i, s in enumerate(chosen)).sum(0)  # pyright: ignore
+
+
+def _projections(along: Tensor, generator: torch.Generator) -> list[tuple[float, Feature]]:
+    """Random functions of the whole tape: tanh of a weighted sum of its scores."""
+    scores, entries, tapes = along.shape
+    shape = (PROJECTIONS, scores * entries)
+    weights = torch.randn(shape, generator=generator, dtype=torch.float32, device="cpu") / math.sqrt(entries)
+
+    def project(along: Tensor, weights: Tensor) -> Tensor:
+        return torch.tanh(weights.to(along.dtype) @ along.flatten(0, 1))
+
+    difference = project(along, weights) - project(along.flip(1), weights)
+    z = difference.sum(1) / difference.norm(dim=1).clamp_min(1e-6 * math.sqrt(tapes))
+    return [
+        (size, lambda along, row=row: project(along, row)) for size, row in zip(z.abs().tolist(), weights, strict=True)
+    ]
