@@ -16,7 +16,6 @@ from ggmc.dynamics.scheme import Scheme
 from ggmc.dynamics.state import Parameters, State, normals
 from ggmc.dynamics.trajectory import Trajectory
 from ggmc.errors import BadInput
-from ggmc.guides.base import GradientField
 from ggmc.optim.flat import Flat
 from tests.support.training import F64, N, compute_gradient, ggmc, halves, loss, net, steps, total, values
 
@@ -98,18 +97,12 @@ def test_a_rate_of_zero_moves_nothing() -> None:
     assert not torch.equal(values(module), values(net()))
 
 
-class Gradients(GradientField):
+class Gradients:
     """The same gradients for the library's own trajectories: of the batch that the tape names, with weight decay."""
-
-    order: Any = None
 
     def __init__(self, weight_decay: float):
         self.module, self.weight_decay = net(), weight_decay
         self.flat = Flat(list(self.module.parameters()))
-
-    @property
-    def deterministic(self) -> bool:
-        return False
 
     def __call__(self, position: Tensor, entry: Any) -> tuple[Tensor, None]:
         self.flat.values.copy_(position[0])
@@ -139,7 +132,7 @@ def test_a_trajectory_is_the_library_s(scheme: str, momentum: float, rates: tupl
     plan = Scheme(scheme).plan(number)
     start = values(net())[None]
     noise = normals(start, torch.Generator().manual_seed(0))
-    field = Gradients(0.1)
+    field: Any = Gradients(0.1)
     state = State(start, fresh_momentum(parameters, noise()))
     path = Trajectory(state, parameters, field, torch.arange(plan.gradients), noise)
     path.run(plan.moves)

@@ -85,11 +85,28 @@ class Chain:
             work: To which the change of K is added, in float64: −(time/2) · force · (m_before + m_after), where the
                 mean momentum is the one halfway through the kick. Two large kinetic energies are never subtracted.
         """
-        if ratios is not None:
+        if ratios is None:
+            if work is None:
+                self.momentum.add_(force, alpha=-time)
+            else:
+                _kick(self.momentum, force, time, work)
+        else:
             for part, ratio in self._each(ratios):
                 _kick(self.momentum[part], force[part], time * ratio, work)
+
+    def descend(self, force: Tensor, rate: float, ratios: Ratios) -> None:
+        """θ ← θ − rate · ratio² · force: a kick from rest and a drift, in one.
+
+        Args:
+            force: ∇U/num_data.
+            rate: Of the group with the largest step size.
+            ratios: Each group's share of the step size.
+        """
+        if ratios is None:
+            self.position.add_(force, alpha=-rate)
         else:
-            _kick(self.momentum, force, time, work)
+            for part, ratio in self._each(ratios):
+                self.position[part].add_(force[part], alpha=-rate * ratio**2)
 
     def friction(self, keep: float, spread: float) -> None:
         """O: m ← keep · m + spread · ε. What was before stays in `momentum_before_friction`.

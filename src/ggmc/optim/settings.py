@@ -115,7 +115,7 @@ _Numbers = tuple[float, float, float, float, int]
 def _numbers(group: dict[str, Any]) -> _Numbers:
     lr = group["lr"]
     return (
-        lr.item() if isinstance(lr, Tensor) else lr,
+        lr if type(lr) is float or not isinstance(lr, Tensor) else lr.item(),  # the first question is the cheaper one
         group["weight_decay"],
         group.get("momentum", 0.0),
         group["temperature"],

@@ -37,9 +37,12 @@ class Overdamped(Memoryless):
     euler = False
 
     def step(self, chain: Chain, force: Tensor, now: Settings, trajectory: Trajectory | None) -> None:
-        chain.kick(force, now.num_data * now.step_size / 2, now.ratios)
+        if now.temperature == 0:
+            chain.descend(force, max(now.rates) / 2, now.ratios)
+            return
+        chain.friction(0.0, math.sqrt(now.temperature))
+        chain.kick(force, now.num_data * now.half.time, now.ratios)
         chain.drift(now.step_size, now.ratios)
-        chain.owed = math.inf  # the next momentum is yet to be drawn
 
 
 class SGLD(Sampler):
@@ -80,6 +83,7 @@ class SGLD(Sampler):
             parameters, Overdamped(), seed, lr=lr, num_data=num_data, temperature=temperature,
             weight_decay=weight_decay,
         )  # fmt: skip
+        self._chain.owed = 0.0  # each step draws a momentum of its own
 
     def begin_trajectory(self, potential: Potential | None = None) -> Never:
         """Refused."""
