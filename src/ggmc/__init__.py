@@ -8,8 +8,8 @@ from ggmc.bayes.predict import Prediction
 from ggmc.dynamics import schedule
 from ggmc.dynamics.learning_rate import from_learning_rate, to_learning_rate
 from ggmc.guides import ControlVariate, Exact, Minibatch, Surrogate
-from ggmc.guides.orders import Tape
-from ggmc.kernels import AMAGOLD, GGMC, HMC, MALA, MALT, SGHMC, SGLD
+from ggmc.guides.orders import CustomOrder
+from ggmc.kernels import AMAGOLD, GGMC, HMC, MALA, MALT, SGHMC, SGLD, SGNHT
 from ggmc.kernels.retrace import retrace
 from ggmc.sampling.sample import sample
 from ggmc.sampling.temperature_sweep import tempering
@@ -28,7 +28,9 @@ __all__ = [
     "MALT",
     "SGHMC",
     "SGLD",
+    "SGNHT",
     "ControlVariate",
+    "CustomOrder",
     "DataDensity",
     "Density",
     "Exact",
@@ -36,7 +38,6 @@ __all__ = [
     "Posterior",
     "Prediction",
     "Surrogate",
-    "Tape",
     "Trace",
     "from_learning_rate",
     "from_pyro",

@@ -11,8 +11,7 @@ import torch
 
 import ggmc
 from ggmc.dynamics.schedule import Along, Cosine, Cyclical, Over, ThereAndBack
-from tests.exactness.test_invariance import independence_violations
-from tests.support.invariance import noisy_funnel, noisy_quartic, quartic, violations
+from tests.support.invariance import independence_violations, noisy_funnel, noisy_quartic, quartic, violations
 
 F64 = torch.float64
 ORDERS = ["iid", "epoch", "palindrome"]
@@ -32,6 +31,7 @@ def guides(d: int) -> dict[str, Any]:
     for order in ORDERS:
         found[f"minibatch, {order}"] = ggmc.Minibatch(4, order)
         found[f"uneven minibatch, {order}"] = ggmc.Minibatch(5, order)
+        found[f"uneven minibatch cut anew, {order}"] = ggmc.Minibatch(5, order, recut=True)
         for curvature in CURVATURES:
             found[f"control variate, {order}, {curvature}"] = ggmc.ControlVariate(4, order, curvature, anchor)
     return found
@@ -91,8 +91,8 @@ def test_other_kernels_with_minibatches(kind: Any, order: str) -> None:
 
 
 def test_an_order_of_ones_own() -> None:
-    tape = ggmc.Tape(mirrored, reversible=True)
-    kernel = ggmc.GGMC(0.35, 0.5, 4, "O(ABA)O", ggmc.Minibatch(4, tape))
+    order = ggmc.CustomOrder(mirrored, reversible=True)
+    kernel = ggmc.GGMC(0.35, 0.5, 4, "O(ABA)O", ggmc.Minibatch(4, order))
     assert violations(noisy_quartic(), kernel, trajectories=3, chains=10_000) == {}
 
 
@@ -110,7 +110,7 @@ SCHEDULED = {
 @pytest.mark.parametrize("scheme", ["OBABO", "ACA", "BAOAB", "O(ABA)O"])
 @pytest.mark.parametrize("along", SCHEDULED.values(), ids=SCHEDULED)
 def test_schedules_along_a_trajectory(along: Along, scheme: str, guide: Any) -> None:
-    if scheme == "O(ABA)O" and along.step_size == Along().step_size:
+    if scheme == "O(ABA)O" and not along.keeps_temperature:
         pytest.skip("no noise on the way for a temperature to change")
     kernel = ggmc.GGMC(0.6, 0.8, 6, scheme, guide, along=along)
     assert violations(noisy_quartic(), kernel, trajectories=6, chains=30_000) == {}

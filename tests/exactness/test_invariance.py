@@ -7,11 +7,9 @@ from typing import Any
 
 import pytest
 import torch
-from scipy import stats
-from torch import Tensor
 
 import ggmc
-from tests.support.invariance import Case, funnel, quartic, skewed, violations
+from tests.support.invariance import Case, funnel, independence_violations, quartic, skewed, violations
 
 WORDS = ["OBABO", "BAOAB", "ABOBA", "OABAO", "O(BAB)O", "O(ABA)O", "O(BABAB)O", "AOBOA"]
 
@@ -83,29 +81,6 @@ def test_constrained_targets_carry_their_jacobian() -> None:
     plain = skewed()
     target = ggmc.Density(lambda x: -x.sum(), torch.ones(1, dtype=torch.float64), constraints.positive)
     assert violations(Case("exponential", target, plain.exact), ggmc.GGMC(1.1, 0.7, 2)) == {}
-
-
-def independence_violations(case: Case, kernel: Any) -> dict[str, float]:
-    """What varies from trajectory to trajectory, in the mean over chains, more than for independent chains."""
-    generator = torch.Generator().manual_seed(5)
-    chains, trajectories = 2000, 200
-    init, step = kernel.bind(case.target)
-    state = init(case.exact(chains, generator), generator)
-    series: dict[str, list[Tensor]] = {"accepted": [], "momentum": [], "position": [], "work": []}
-    for _ in range(trajectories):
-        state, info = step(state, generator)
-        series["accepted"].append(info.accepted.double())
-        series["momentum"].append(state.momentum[:, 0])
-        series["position"].append(state.position[:, 0])
-        series["work"].append(torch.tanh(info.work))
-    found: dict[str, float] = {}
-    for name, rows in series.items():
-        table = torch.stack(rows)  # [trajectories, chains]
-        ratio = (table.mean(1).var() / (table.var() / chains)).item()
-        # Successive trajectories are not independent: half of them at the least are taken to be.
-        if ratio >= stats.chi2.isf(1e-6, trajectories // 2) / (trajectories // 2):
-            found[name] = ratio
-    return found
 
 
 def test_chains_are_independent() -> None:

@@ -10,10 +10,13 @@ import torch
 from torch import Tensor
 
 import ggmc
-from ggmc.dynamics import metropolis, scheme
-from ggmc.dynamics.scheme import Dynamics, Move, Plan, State
-from ggmc.kernels import ggmc as engine
-from tests.support.invariance import Case, funnel, quartic, skewed, violations
+from ggmc.dynamics import letters, metropolis
+from ggmc.dynamics.scheme import Move, Plan, Scheme
+from ggmc.dynamics.state import Parameters, State, choose
+from ggmc.kernels import words
+from ggmc.kernels.words import WordSampler
+from ggmc.targets.base import Target
+from tests.support.invariance import Case, funnel, independence_violations, quartic, skewed, violations
 
 KERNEL = ggmc.GGMC(0.8, 0.13, 3)
 
@@ -29,19 +32,17 @@ def test_without_a_bug_nothing_is_caught() -> None:
 
 
 def test_no_flip(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(metropolis, "flip", lambda state: state)
+    monkeypatch.setattr(State, "flip", lambda self: self)
     assert caught()
     assert caught(ggmc.GGMC(0.8, 0.13, 1))
 
 
 def test_position_flipped_too(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(metropolis, "flip", lambda s: s._replace(position=-s.position, momentum=-s.momentum))
+    monkeypatch.setattr(State, "flip", lambda s: s._replace(position=-s.position, momentum=-s.momentum))
     assert caught()
 
 
 def _keep_of_the_end(monkeypatch: pytest.MonkeyPatch, *names: str) -> None:
-    choose = metropolis.choose
-
     def buggy(accepted: Tensor, end: State, stay: State) -> State:
         return choose(accepted, end, stay)._replace(**{name: getattr(end, name) for name in names})
 
@@ -94,38 +95,31 @@ def test_work_of_the_wrong_sign(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_one_uniform_for_all_chains_is_caught_by_the_independence_test(monkeypatch: pytest.MonkeyPatch) -> None:
-    from tests.exactness.test_invariance import test_chains_are_independent
-
-    # All chains still sample the law, so only their dependence can show.
+    # All chains still sample the distribution, so only their dependence can show.
     monkeypatch.setattr(metropolis, "log_uniforms", lambda n, g: torch.log(torch.rand(1, generator=g)).expand(n))
-    with pytest.raises(AssertionError):
-        test_chains_are_independent()
+    assert independence_violations(quartic(), ggmc.GGMC(0.9, 2.0, 2)) != {}
 
 
 def test_one_noise_for_all_chains_is_caught_by_the_independence_test(monkeypatch: pytest.MonkeyPatch) -> None:
-    from tests.exactness.test_invariance import test_chains_are_independent
-
     def shared(like: Tensor, generator: torch.Generator) -> Any:
-        while True:
-            yield torch.randn(like.shape[1:], generator=generator, dtype=like.dtype).expand(like.shape)
+        return lambda: torch.randn(like.shape[1:], generator=generator, dtype=like.dtype).expand(like.shape)
 
-    monkeypatch.setattr(engine, "normals", shared)
-    with pytest.raises(AssertionError):
-        test_chains_are_independent()
+    monkeypatch.setattr(words, "normals", shared)
+    assert independence_violations(quartic(), ggmc.GGMC(0.9, 2.0, 2)) != {}
 
 
 def test_temperature_forgotten_in_the_test(monkeypatch: pytest.MonkeyPatch) -> None:
-    _decide(monkeypatch, temperature=lambda g: 1.0)
+    _decide(monkeypatch, temperature=lambda g: torch.ones((), dtype=torch.float64))
     assert caught(ggmc.GGMC(0.7, 0.3, 3, temperature=0.4), quartic(0.4))
 
 
 def test_temperature_forgotten_in_the_noise(monkeypatch: pytest.MonkeyPatch) -> None:
-    refresh = scheme.refresh
+    prepare = letters.Friction.prepare
 
-    def buggy(momentum: Tensor, decay: float, dynamics: Dynamics, noise: Any) -> Tensor:
-        return refresh(momentum, decay, dynamics._replace(temperature=1.0), noise)
+    def buggy(self: Any, time: float, warmth: float, parameters: Parameters, like: Tensor) -> Any:
+        return prepare(self, time, warmth, parameters.change(temperature=1.0), like)
 
-    monkeypatch.setattr(engine, "refresh", buggy)
+    monkeypatch.setattr(letters.Friction, "prepare", buggy)
     assert caught(ggmc.GGMC(0.7, 0.3, 3, temperature=0.4), quartic(0.4))
 
 
@@ -143,18 +137,27 @@ def test_noise_coloured_by_the_factor_the_wrong_way_round(monkeypatch: pytest.Mo
     assert caught(ggmc.GGMC(0.7, 0.5, 2, mass=[[2.0, 0.8], [0.8, 1.0]]), funnel())
 
 
-class _WithoutPrior:
+class _WithoutPrior(Target):
     """A target that drives with the whole gradient but tests without its prior."""
 
-    def __init__(self, whole: Any, prior: Any):
-        self.__dict__.update(vars(whole))
+    def __init__(self, whole: Target, prior: Any):
+        super().__init__(whole.layout, whole.start, not_exact=None)
         self._whole, self._prior = whole, prior
 
-    def potential(self, position: Tensor) -> Tensor:
+    def potential(self, position: Tensor, limit: Tensor | None = None) -> Tensor:
         return self._whole.potential(position) - self._prior(position)
 
     def potential_and_gradient(self, position: Tensor) -> tuple[Tensor, Tensor]:
         return self.potential(position), self._whole.potential_and_gradient(position)[1]
+
+    def constrain(self, position: Tensor) -> dict[str, Tensor]:
+        return self._whole.constrain(position)
+
+    def unconstrain(self, values: Any) -> Tensor:
+        return self._whole.unconstrain(values)
+
+    def starts(self, chains: int, generator: torch.Generator) -> Tensor:
+        return self._whole.starts(chains, generator)
 
 
 def test_prior_dropped() -> None:
@@ -163,13 +166,13 @@ def test_prior_dropped() -> None:
 
 
 def _plans(monkeypatch: pytest.MonkeyPatch, change: Any) -> None:
-    plan = scheme._plan
+    plan = Scheme.plan
 
-    def buggy(word: str, steps: int, factors: Any) -> Plan:
-        right = plan(word, steps, factors)
+    def buggy(self: Scheme, steps: int, factors: Any = None) -> Plan:
+        right = plan(self, steps, factors)
         return right._replace(moves=tuple(change(list(right.moves))))
 
-    monkeypatch.setattr(scheme, "_plan", buggy)
+    monkeypatch.setattr(Scheme, "plan", buggy)
 
 
 def test_one_sided_kick(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -196,12 +199,12 @@ def test_steps_that_shrink_along_the_way(monkeypatch: pytest.MonkeyPatch) -> Non
 
 
 def _runs(monkeypatch: pytest.MonkeyPatch, change: Any) -> None:
-    run = scheme.run
+    run = WordSampler._carry_out
 
-    def buggy(plan: Plan, state: State, dynamics: Dynamics, *rest: Any) -> tuple[State, Tensor]:
-        return change(run, plan, state, dynamics, *rest)
+    def buggy(self: Any, plan: Plan, state: State, *rest: Any) -> tuple[State, Tensor]:
+        return change(lambda *arguments: run(self, *arguments), plan, state, *rest)
 
-    monkeypatch.setattr(engine, "run", buggy)
+    monkeypatch.setattr(WordSampler, "_carry_out", buggy)
 
 
 def _kinetic(momentum: Tensor) -> Tensor:
@@ -220,10 +223,10 @@ def test_friction_counted_as_work(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_work_of_the_first_kick_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
-    def change(run: Any, plan: Plan, state: State, dynamics: Dynamics, *rest: Any) -> tuple[State, Tensor]:
-        end, work = run(plan, state, dynamics, *rest)
+    def change(run: Any, plan: Plan, state: State, parameters: Parameters, *rest: Any) -> tuple[State, Tensor]:
+        end, work = run(plan, state, parameters, *rest)
         assert state.gradient is not None
-        kicked = state.momentum - dynamics.step_size / 2 * state.gradient
+        kicked = state.momentum - parameters.step_size / 2 * state.gradient
         return end, work - (_kinetic(kicked) - _kinetic(state.momentum))
 
     _runs(monkeypatch, change)
@@ -231,8 +234,8 @@ def test_work_of_the_first_kick_left_out(monkeypatch: pytest.MonkeyPatch) -> Non
 
 
 def test_work_of_the_wrong_mass(monkeypatch: pytest.MonkeyPatch) -> None:
-    def change(run: Any, plan: Plan, state: State, dynamics: Dynamics, *rest: Any) -> tuple[State, Tensor]:
-        end, work = run(plan, state, dynamics, *rest)
+    def change(run: Any, plan: Plan, state: State, parameters: Parameters, *rest: Any) -> tuple[State, Tensor]:
+        end, work = run(plan, state, parameters, *rest)
         return end, work * 2.5
 
     _runs(monkeypatch, change)
@@ -262,7 +265,7 @@ def test_divergences_tried_again_until_finite(monkeypatch: pytest.MonkeyPatch) -
             bad = ~target.potential(end.position).isfinite()
             state = state._replace(momentum=torch.where(bad[:, None], torch.randn_like(state.momentum), state.momentum))
             again, more = run(plan, state, *rest)
-            end, work = metropolis.choose(~bad, end, again), torch.where(bad, more, work)
+            end, work = choose(~bad, end, again), torch.where(bad, more, work)
         return end, work
 
     _runs(monkeypatch, change)

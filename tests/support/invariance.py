@@ -17,7 +17,7 @@ from scipy import stats
 from torch import Tensor
 
 import ggmc
-from ggmc.dynamics.scheme import State
+from ggmc.dynamics.state import State
 
 FALSE_FAILURE_RATE = 1e-6
 
@@ -154,4 +154,27 @@ def violations(
         z = (moved.mean() / (moved.std() / chains**0.5).clamp_min(1e-300)).item()
         if not abs(z) < limit:
             found[name] = z
+    return found
+
+
+def independence_violations(case: Case, kernel: Any) -> dict[str, float]:
+    """What varies from trajectory to trajectory, in the mean over chains, more than for independent chains."""
+    generator = torch.Generator().manual_seed(5)
+    chains, trajectories = 2000, 200
+    init, step = kernel.bind(case.target)
+    state = init(case.exact(chains, generator), generator)
+    series: dict[str, list[Tensor]] = {"accepted": [], "momentum": [], "position": [], "work": []}
+    for _ in range(trajectories):
+        state, info = step(state, generator)
+        series["accepted"].append(info.accepted.double())
+        series["momentum"].append(state.momentum[:, 0])
+        series["position"].append(state.position[:, 0])
+        series["work"].append(torch.tanh(info.work))
+    found: dict[str, float] = {}
+    for name, rows in series.items():
+        table = torch.stack(rows)  # [trajectories, chains]
+        ratio = (table.mean(1).var() / (table.var() / chains)).item()
+        # Successive trajectories are not independent: half of them at the least are taken to be.
+        if ratio >= stats.chi2.isf(1e-6, trajectories // 2) / (trajectories // 2):
+            found[name] = ratio
     return found

@@ -10,7 +10,7 @@ from torch import nn
 from torch.distributions import HalfNormal, Normal, constraints
 
 import ggmc
-from ggmc.targets import data_density
+from ggmc.targets import potential
 
 F64 = torch.float64
 needs_compiler = pytest.mark.skipif(shutil.which("g++") is None, reason="no C++ compiler")
@@ -66,7 +66,7 @@ def test_chunks_and_minibatches_are_compiled(monkeypatch: pytest.MonkeyPatch) ->
     field = ggmc.Minibatch(20, "epoch").bind(target)
     tape = field.tape(3, 2, torch.Generator().manual_seed(0))
     expected = [target.potential_and_gradient(rows)[1], *(field(rows, entry)[0] for entry in tape)]
-    monkeypatch.setattr(data_density, "CHUNK_MEMORY", target._example_bytes * 2 * 30)  # pyright: ignore[reportPrivateUsage]
+    monkeypatch.setattr(potential, "CHUNK_MEMORY", target.data_sum.example_bytes * 2 * 30)
     seen = compilations(monkeypatch)
     target.compile()
     found = [target.potential_and_gradient(rows)[1], *(field(rows, entry)[0] for entry in tape)]

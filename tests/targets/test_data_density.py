@@ -1,4 +1,4 @@
-"""Targets with data: the exact potential, streamed, and its early stop."""
+"""Targets with data: what is described, and what is refused."""
 
 from __future__ import annotations
 
@@ -10,62 +10,12 @@ import pytest
 import torch
 from torch import Tensor, nn
 from torch.distributions import Normal, constraints
-from torch.utils.data import DataLoader, Dataset, IterableDataset, TensorDataset
 
 import ggmc
 from ggmc.errors import BadInput, NotExact
-from ggmc.targets import data_density
+from tests.support.logistic import direct, examples, log_likelihood, log_prior, logistic, rows
 
 F64 = torch.float64
-
-
-def log_prior(w: Tensor) -> Tensor:
-    return -(w**2).sum() / 2
-
-
-def log_likelihood(w: Tensor, batch: Any) -> Tensor:
-    x, s = batch
-    return nn.functional.logsigmoid(s * (x @ w))
-
-
-def examples(number: int = 103, dtype: torch.dtype = F64) -> tuple[Tensor, Tensor]:
-    generator = torch.Generator().manual_seed(0)
-    x = torch.randn(number, 3, generator=generator)
-    return x.to(dtype), torch.sign(torch.randn(number, generator=generator)).to(dtype)
-
-
-def logistic(number: int = 103, dtype: torch.dtype = F64, **options: Any) -> ggmc.DataDensity:
-    start = torch.zeros(3, dtype=dtype)
-    return ggmc.DataDensity(log_prior, log_likelihood, examples(number, dtype), start, **options)
-
-
-def rows(chains: int = 4, dtype: torch.dtype = F64) -> Tensor:
-    return torch.randn(chains, 3, generator=torch.Generator().manual_seed(1)).to(dtype)
-
-
-def direct(position: Tensor) -> Tensor:
-    return torch.stack([-(log_prior(w) + log_likelihood(w, examples()).sum()) for w in position])
-
-
-@pytest.mark.parametrize("chunk", [1, 7, 50, 1000])
-@pytest.mark.parametrize("bound", [None, 0.0])
-def test_the_potential_is_the_sum_over_all_data(monkeypatch: pytest.MonkeyPatch, chunk: int, bound: Any) -> None:
-    target = logistic(bound=bound)
-    monkeypatch.setattr(target, "rows_at_once", lambda examples: chunk)
-    torch.testing.assert_close(target.potential(rows()), direct(rows()))
-    potential, gradient = target.potential_and_gradient(rows())
-    torch.testing.assert_close(potential, direct(rows()))
-    position = rows().requires_grad_()
-    torch.testing.assert_close(gradient, torch.autograd.grad(direct(position).sum(), position)[0])
-
-
-def test_sums_are_float64_whatever_the_data() -> None:
-    target = logistic(20_003, torch.float32)
-    potential = target.potential(rows(dtype=torch.float32))
-    assert potential.dtype == F64
-    exact = logistic(20_003).potential(rows(dtype=torch.float32).double())
-    terms = 20_003 * 2e-7  # each term's own rounding, were they all to add up
-    assert (potential - exact).abs().max() < terms
 
 
 def test_constrained_parameters_carry_their_jacobian() -> None:
@@ -88,78 +38,10 @@ def test_constrained_parameters_carry_their_jacobian() -> None:
         torch.testing.assert_close(ours, theirs)
 
 
-# Forms of data
-
-
-class Items(Dataset[Any]):
-    def __init__(self, noise: float = 0.0):
-        self.x, self.s = examples()
-        self.noise = noise
-
-    def __len__(self) -> int:
-        return len(self.x)
-
-    def __getitem__(self, i: int) -> Any:
-        return self.x[i] + self.noise * torch.randn(3, dtype=F64), self.s[i]
-
-
-@pytest.mark.parametrize(
-    "data",
-    [
-        examples(),
-        list(examples()),
-        TensorDataset(*examples()),
-        Items(),
-        DataLoader(Items(), batch_size=10, drop_last=True),
-    ],
-    ids=lambda d: type(d).__name__,
-)
-def test_every_form_of_data_is_the_same_target(data: Any) -> None:
-    target = ggmc.DataDensity(log_prior, log_likelihood, data, torch.zeros(3, dtype=F64))
-    assert target.num_data == 103
-    torch.testing.assert_close(target.potential(rows()), direct(rows()))
-
-
-def test_a_dict_of_tensors_comes_as_a_dict() -> None:
-    x, s = examples()
-    target = ggmc.DataDensity(
-        log_prior, lambda w, b: log_likelihood(w, (b["x"], b["s"])), {"x": x, "s": s}, torch.zeros(3, dtype=F64)
-    )
-    torch.testing.assert_close(target.potential(rows()), direct(rows()))
-
-
-def test_data_too_large_to_keep_are_read_as_needed(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("ggmc.data.IN_MEMORY", 1000)
-    target = ggmc.DataDensity(log_prior, log_likelihood, Items(), torch.zeros(3, dtype=F64))
-    torch.testing.assert_close(target.potential(rows()), direct(rows()))
-    kernel = ggmc.GGMC(0.1, guide=ggmc.Minibatch(20))
-    trace = ggmc.sample(target, kernel, draws=10, warmup=5, progress=False)
-    assert trace["theta"].shape == (4, 10, 3)
-
-
-@pytest.mark.parametrize(
-    ("data", "why"),
-    [
-        ((torch.zeros(3, 2), torch.zeros(4)), r"one length.*lengths \[3, 4\]"),
-        ((torch.zeros(0, 2),), "at least one example"),
-        ("text", "must be tensors, a map-style Dataset or a DataLoader"),
-        (((1.0, 2.0),), "tensors with one row per example"),
-        (torch.tensor(1.0), "one row per example"),
-        (type("Stream", (IterableDataset,), {"__iter__": lambda self: iter([])})(), "by its number"),
-    ],
-)
-def test_other_data_are_refused(data: Any, why: str) -> None:
-    with pytest.raises(BadInput, match=why):
-        ggmc.DataDensity(log_prior, log_likelihood, data, torch.zeros(3, dtype=F64))
-
-
 def test_one_example_is_enough() -> None:
     target = logistic(1)
     trace = ggmc.sample(target, ggmc.GGMC(0.3, guide=ggmc.Minibatch(5)), draws=5, warmup=0, progress=False)
     assert trace.num_draws == 5
-
-
-# What is refused
 
 
 @pytest.mark.parametrize(
@@ -203,9 +85,9 @@ def posterior(module: nn.Module, likelihood: Any, data: Any = None) -> ggmc.Data
 
 @pytest.mark.parametrize(
     ("layer", "why"),
-    [(nn.Dropout(), "another value each time"), (nn.BatchNorm1d(8), "which other examples share its batch")],
+    [(nn.Dropout(), "another value at each call"), (nn.BatchNorm1d(8), "which other examples share its batch")],
 )
-def test_training_mode_is_refused_with_the_test_and_watched_without(layer: nn.Module, why: str, caplog: Any) -> None:
+def test_training_mode_is_refused_with_the_test_and_runs_without(layer: nn.Module, why: str, caplog: Any) -> None:
     torch.manual_seed(0)
     module, likelihood = network(layer)
     caplog.set_level(logging.CRITICAL)
@@ -221,81 +103,12 @@ def test_training_mode_is_refused_with_the_test_and_watched_without(layer: nn.Mo
     kernel.bind(posterior(module, likelihood))
 
 
-def test_data_whose_access_is_random() -> None:
-    target = ggmc.DataDensity(log_prior, log_likelihood, Items(noise=0.1), torch.zeros(3, dtype=F64))
-    with pytest.raises(NotExact, match=r"another example 0 each time it is read \(random augmentation\?\)"):
-        ggmc.HMC(0.1, 3).bind(target)
-    trace = ggmc.sample(target, ggmc.GGMC(0.01, adjust=False), draws=2, warmup=0, progress=False)
-    assert trace.num_draws == 2
-
-
-# Early stop
-
-
-def decisions(stop: bool, draws: int = 150) -> Tensor:
-    """Where the chains go with steps so long that many are rejected, and whether the sums may stop."""
-    target = logistic(400, bound=0.0)
-    kernel = ggmc.GGMC(0.1, 0.5, guide=ggmc.Minibatch(100, "iid"), steps=4, mass=[2.0, 1.0, 3.0])
-    field = kernel.guide.bind(target)
-    init, step = kernel.on(target, field, early_stop=stop)
-    generator = torch.Generator().manual_seed(0)
-    state = init(torch.zeros(2, 3, dtype=F64), generator)
-    seen = []
-    for _ in range(draws):
-        state, info = step(state, generator)
-        seen.append(torch.cat([state.position.flatten(), state.potential, info.accepted.double()]))  # pyright: ignore
-    return torch.stack(seen)
-
-
-def test_the_early_stop_changes_nothing_to_the_last_bit() -> None:
-    with_stop, without = decisions(stop=True), decisions(stop=False)
-    assert torch.equal(with_stop, without)
-    assert 0.1 < with_stop[:, -2:].mean() < 0.9
-
-
-def test_the_early_stop_saves_work(monkeypatch: pytest.MonkeyPatch) -> None:
-    seen = 0
-    chunk = data_density.DataDensity._chunk_of_row
-
-    def counting(self: Any, free: dict[str, Tensor], part: Any) -> Tensor:
-        nonlocal seen
-        seen += len(part[0])
-        return chunk(self, free, part)
-
-    monkeypatch.setattr(data_density.DataDensity, "_chunk_of_row", counting)
-    target = logistic(400, bound=0.0)
-    seen = 0
-    far = torch.full((1, 3), 40.0, dtype=F64)
-    limit = torch.tensor([300.0], dtype=F64)
-    stopped = target.potential(far, limit)
-    assert seen <= 100
-    assert limit < stopped < logistic(400).potential(far)
-    seen = 0
-    assert torch.equal(target.potential(far, torch.tensor([1e9], dtype=F64)), target.potential(far))
-    assert seen == 800
-
-
-def test_a_term_above_its_bound_is_an_error() -> None:
-    target = logistic(bound=-5.0)
-    with pytest.raises(BadInput, match=r"a term of -?[0-9.e-]+, above its declared bound of -5"):
-        target.potential(rows())
-
-
 def test_a_likelihood_may_know_its_own_bound() -> None:
     def likelihood(w: Tensor, batch: Any) -> Tensor:
         return log_likelihood(w, batch)
 
     likelihood.bound = 0.0  # pyright: ignore[reportFunctionMemberAccess]
     assert ggmc.DataDensity(log_prior, likelihood, examples(), torch.zeros(3, dtype=F64)).bound == 0.0
-
-
-def test_with_an_early_stop_the_acceptance_rate_is_that_of_decisions() -> None:
-    kernel = ggmc.GGMC(0.35, guide=ggmc.Minibatch(50, "iid"), steps=4)
-    trace = ggmc.sample(logistic(bound=0.0), kernel, draws=30, warmup=0, progress=False)
-    assert (trace.stats["acceptance_rate"] == trace.stats["is_accepted"]).all()
-
-
-# One chain after another, where it must be
 
 
 def test_a_likelihood_that_cannot_be_vectorised(caplog: pytest.LogCaptureFixture) -> None:
@@ -313,9 +126,6 @@ def test_a_likelihood_that_cannot_be_vectorised(caplog: pytest.LogCaptureFixture
         torch.testing.assert_close(guide.bind(target)(rows(), entry)[0], guide.bind(fast)(rows(), entry)[0])
 
 
-# What only shows away from the start, or in unusual data
-
-
 @pytest.mark.parametrize("start", [torch.zeros(3, dtype=F64), torch.ones(3, dtype=F64)])
 def test_dropout_shows_at_weights_of_zero_too(start: Tensor) -> None:
     def dropped(w: Tensor, batch: Any) -> Tensor:
@@ -323,7 +133,7 @@ def test_dropout_shows_at_weights_of_zero_too(start: Tensor) -> None:
         return nn.functional.logsigmoid(s * (nn.functional.dropout(x, 0.5, True) @ w))
 
     torch.manual_seed(0)
-    with pytest.raises(NotExact, match="another value each time"):
+    with pytest.raises(NotExact, match="another value at each call"):
         ggmc.HMC(0.1, 2).bind(ggmc.DataDensity(log_prior, dropped, examples(), start))
     with pytest.raises(BadInput, match="gave two values at the same point"):
         ggmc.Density(lambda w: log_prior(w) + dropped(w, examples()).sum(), start)
@@ -346,61 +156,3 @@ def test_where_linear_algebra_fails_the_density_is_zero(bound: Any) -> None:
     assert target.potential(position).isfinite().tolist() == [False, True]
     gradient, _ = ggmc.Minibatch(20).bind(target)(position, torch.tensor([0, 1]))
     assert gradient.isfinite().all(1).tolist() == [False, True]
-
-
-class Scaled(TensorDataset):
-    def __getitem__(self, index: Any) -> Any:
-        x, s = super().__getitem__(index)
-        return 2 * x, s
-
-
-def doubled(items: Any) -> Any:
-    x, s = torch.utils.data.default_collate(items)
-    return 2 * x, s
-
-
-@pytest.mark.parametrize(
-    "data", [Scaled(*examples()), DataLoader(TensorDataset(*examples()), collate_fn=doubled)], ids=["items", "collate"]
-)
-def test_a_dataset_is_read_the_way_it_reads_itself(data: Any) -> None:
-    x, s = examples()
-    target = ggmc.DataDensity(log_prior, log_likelihood, data, torch.zeros(3, dtype=F64))
-    plain = ggmc.DataDensity(log_prior, log_likelihood, (2 * x, s), torch.zeros(3, dtype=F64))
-    torch.testing.assert_close(target.potential(rows()), plain.potential(rows()))
-
-
-class Labelled(Dataset[Any]):
-    """Numbers, arrays, names, and a missing value."""
-
-    def __len__(self) -> int:
-        return 30
-
-    def __getitem__(self, i: int) -> Any:
-        import numpy as np
-
-        return {"x": np.full(3, float(i)), "s": 1 if i % 2 else -1, "name": f"number {i}", "gap": float("nan")}
-
-
-def test_examples_of_numpy_numbers_and_names() -> None:
-    def named(items: Any) -> Any:
-        joined = torch.utils.data.default_collate([{k: v for k, v in item.items() if k != "name"} for item in items])
-        return joined["x"] / 30, joined["s"].double(), joined["gap"]
-
-    data = DataLoader(Labelled(), collate_fn=named)
-    target = ggmc.DataDensity(log_prior, lambda w, b: log_likelihood(w, b[:2]), data, torch.zeros(3, dtype=F64))
-    assert target.not_exact is None
-    assert target.num_data == 30
-
-
-def test_a_bound_costs_no_more_calls_with_many_chains() -> None:
-    calls = 0
-
-    def counting(w: Tensor, batch: Any) -> Tensor:
-        nonlocal calls
-        calls += 1
-        return log_likelihood(w, batch)
-
-    target = ggmc.DataDensity(log_prior, counting, examples(), torch.zeros(3, dtype=F64), bound=0.0)
-    calls = 0
-    target.potential(rows(64))
-    assert calls <= 21

@@ -3,6 +3,7 @@ from __future__ import annotations
 import logging
 import math
 
+import numpy as np
 import pytest
 import torch
 from torch.distributions import Gamma, Normal, constraints, transforms
@@ -201,3 +202,55 @@ def test_starts_spread_both_ways_and_only_bad_ones_draw_in() -> None:
     assert 1.9 < wide.max() <= 2.0
     walled = ggmc.Density(lambda x: torch.where(x[0] > -0.01, -(x**2).sum(), -torch.inf), zeros(1))
     assert walled.starts(500, generator).max() > 0.9
+
+
+# Starts that are not tensors
+
+
+def test_a_start_may_be_an_array_or_a_number() -> None:
+    given = np.array([0.5, -0.5])
+    target = ggmc.Density(lambda x: -(x**2).sum() / 2, given)
+    assert target.dtype == F64
+    assert target.start.tolist() == [0.5, -0.5]
+    given[0] = 7.0  # theirs to change
+    assert target.start.tolist() == [0.5, -0.5]
+    assert ggmc.Density(lambda x: -(x**2).sum() / 2, np.zeros(2, np.float32)).dtype == torch.float32
+    number = ggmc.Density(lambda x: -(x**2) / 2, 0.5)
+    assert (number.dtype, number.start.tolist()) == (F64, [0.5])
+    mixed = ggmc.Density(
+        lambda p: -(p["a"] ** 2).sum() - p["b"] ** 2 - p["c"] ** 2,
+        {"a": np.zeros(2), "b": 1.0, "c": np.float64(2.0)},
+        {"b": constraints.positive},
+    )
+    assert mixed.dtype == F64
+    assert mixed.start.tolist() == [0.0, 0.0, 0.0, 2.0]
+    single = ggmc.Density(lambda p: -(p["a"] ** 2).sum() - p["b"] ** 2, {"a": torch.zeros(2), "b": 1.0})
+    assert single.dtype == torch.float32  # a plain number takes the precision of the tensors beside it
+    frozen = np.zeros(2)
+    frozen.flags.writeable = False
+    assert ggmc.Density(lambda x: -(x**2).sum() / 2, frozen).start.tolist() == [0.0, 0.0]
+
+
+def test_other_starts_are_refused_in_words() -> None:
+    f = lambda x: -(x**2).sum()  # noqa: E731
+    _raises("start must be floating point, got torch.int64 for theta", f, np.zeros(2, int))
+    _raises("start must be floating point, got an array of <U1 for theta", f, np.array(["a"]))
+    _raises("a tensor, a NumPy array or a float, or a dict of these, got list for theta", f, [0.0, 0.0])
+    _raises("got int for theta", f, 0)
+    _raises("got NoneType for theta", f, None)
+    _raises("one dtype and device", lambda p: -(p["a"] ** 2).sum(), {"a": np.zeros(1), "b": np.zeros(1, np.float32)})
+
+
+def test_values_may_be_arrays_or_numbers_too() -> None:
+    start = {"a": torch.zeros(2), "b": torch.ones(())}
+    target = ggmc.Density(lambda p: -(p["a"] ** 2).sum() - p["b"], start, {"b": constraints.positive})
+    row = target.unconstrain({"a": np.array([1.0, 2.0]), "b": math.e})
+    assert row.dtype == torch.float32
+    torch.testing.assert_close(row, torch.tensor([1.0, 2.0, 1.0]))
+
+
+def test_values_near_a_border_are_not_rounded_before_they_are_unconstrained() -> None:
+    near = torch.tensor([1e-6, 1e-6, 1 - 2e-6], dtype=F64)
+    target = ggmc.Density(lambda p: p.log().sum(), torch.full((3,), 1 / 3), constraints.simplex)
+    exact = ggmc.Density(lambda p: p.log().sum(), torch.full((3,), 1 / 3, dtype=F64), constraints.simplex)
+    torch.testing.assert_close(target.unconstrain(near).double(), exact.unconstrain(near), rtol=1e-6, atol=0)

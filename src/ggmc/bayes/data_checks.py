@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from torch.nn.parameter import is_lazy
 from torch.utils._pytree import tree_leaves, tree_map
 
-from ggmc.bayes.nets import FrozenViews
+from ggmc.bayes.nets import FreeViews, FrozenViews
 from ggmc.errors import BadInput
 from ggmc.targets.data import Data, InMemory, as_data
 
@@ -60,8 +60,15 @@ def called(module: nn.Module, weights: dict[str, Tensor] | None, x: Any) -> Tens
     return torch.func.functional_call(module, weights, arguments, named)
 
 
-def posterior_data(x: Any, y: Any, views: Any, like: Tensor) -> Data:
-    """(x, y), with the codes of frozen views where there are any; everything checked that is at hand."""
+def posterior_data(x: Any, y: Any, views: FrozenViews | FreeViews | None, like: Tensor) -> Data:
+    """(x, y), with the codes of frozen views where there are any; everything in memory is checked.
+
+    Args:
+        x: Inputs, or a data set of pairs.
+        y: Outcomes, or None where x is a data set.
+        views: How images are augmented.
+        like: A tensor whose precision and device real inputs and outcomes take.
+    """
     if y is None:
         data = as_data(x, like.device)
     else:
@@ -82,7 +89,7 @@ def posterior_data(x: Any, y: Any, views: Any, like: Tensor) -> Data:
     for what, tree in (("x", x), ("y", y)):
         for leaf in tree_leaves(tree):
             check_finite(what, leaf)
-    x = in_precision_of(like, x)
+    x, y = in_precision_of(like, x), in_precision_of(like, y)
     codes = (views.codes(len(data)),) if isinstance(views, FrozenViews) else ()
     return InMemory((x, y, *codes), like.device)
 
@@ -93,7 +100,7 @@ def as_tensor(given: Any) -> Tensor:
         array = np.asarray(given) if hasattr(given, "__array__") else None
         if array is None or array.dtype.kind not in "biuf":
             raise BadInput(f"x and y must be tensors or arrays of numbers, got {type(given).__name__}")
-        given = torch.from_numpy(array)
+        given = torch.from_numpy(np.require(array, requirements=["C", "W"]))
     if given.dim() == 0:
         raise BadInput("x and y must have one row per example, got a single number")
     return given
@@ -106,9 +113,32 @@ def check_finite(what: str, leaf: Tensor) -> None:
     rows = (~leaf.isfinite()).flatten(1).any(1) if leaf.dim() > 1 else ~leaf.isfinite()
     first = int(rows.nonzero()[0])
     value = leaf[first].flatten()[~leaf[first].flatten().isfinite()][0].item()
-    raise BadInput(f"{what} has {value} in row {first} ({int(rows.sum())} such rows): mend them or leave them out")
+    raise BadInput(f"{what} has {value} in row {first} ({int(rows.sum())} such rows): correct or remove these rows")
 
 
 def in_precision_of(like: Tensor, x: Any) -> Any:
-    """Real inputs in the module's precision and on its device."""
+    """Real numbers in the module's precision, and all of them on its device."""
     return tree_map(lambda leaf: leaf.to(like.device, like.dtype if leaf.is_floating_point() else leaf.dtype), x)
+
+
+def shapes_of(x: Any) -> list[torch.Size]:
+    """The shapes of all inputs."""
+    return [leaf.shape for leaf in tree_leaves(x)]
+
+
+def check_form(x: Any, training: list[torch.Size]) -> None:
+    """Refuse new inputs that are not in the form of the training inputs, whose shapes are given.
+
+    Most modules would accept a single input without its dimension of examples, and give nonsense.
+    """
+    found = shapes_of(x)
+    if len(found) != len(training):
+        raise BadInput(f"x must be {len(training)} tensors, as in training, got {len(found)}")
+    for shape, wanted in zip(found, training, strict=True):
+        if len(shape) != len(wanted):
+            remedy = "for a single input, give x[None]" if len(shape) < len(wanted) else "give one row per input"
+            form = ", ".join(["n", *map(str, wanted[1:])])
+            raise BadInput(
+                f"x must have as many dimensions as the training inputs, which are [{form}], got shape {list(shape)}: "
+                f"{remedy}"
+            )

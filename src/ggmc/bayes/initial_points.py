@@ -18,14 +18,40 @@ from ggmc.guides import Minibatch
 if TYPE_CHECKING:
     from ggmc.bayes.posterior import Posterior
 
-NAMES = ("module", "prior", "map")
+NAMES = ("apart", "module", "prior", "map")
 
+SPREAD = 1.0  # of chains that an initialisation does not move away from the module's values, as in ggmc.Density
+PRIOR_TRIES = 30  # draws of the prior for each chain, before giving up on a finite potential
 SCALE_DRAWS = 2000  # numbers from which a tensor's scale is told
 
 # The short optimisation
 BATCH = 128
 STEPS = 500  # or two passes over the data, whichever is longer
 RATE = 0.01  # of Adam, falling to zero on a cosine
+
+
+def starts(target: Posterior, way: str, chains: int, generator: torch.Generator) -> Tensor:
+    """Where each chain begins: [chains, d].
+
+    Args:
+        target: The posterior.
+        way: One of `NAMES`.
+        chains: How many.
+        generator: The source of randomness, on the target's device.
+    """
+    if way == "prior":
+        return finite_prior_draws(target, chains, generator)
+    if way == "module":
+        rows = target.start.expand(chains, -1)
+    else:
+        rows = initialised(target, chains, generator)
+        rows = torch.where(target.is_finite(rows)[:, None], rows, target.start)
+    if way == "map":
+        return optimised(target, rows, generator)
+    spread = torch.full_like(rows[:, :1], target.jitter)
+    if way == "apart":
+        spread[1:][(rows[1:] == target.start).all(1)] = SPREAD
+    return target.around(rows, spread, generator)
 
 
 @contextmanager
@@ -43,36 +69,41 @@ def _seed_from(generator: torch.Generator) -> int:
     return int(torch.randint(2**62, (), generator=generator, device=generator.device))
 
 
-def typical(law: Distribution) -> Tensor:
-    """A plain value of an unknown, to begin at: its median, or mean."""
+def typical(distribution: Distribution, like: Tensor) -> Tensor:
+    """A plain value of an unknown, to begin at: its median, or mean, in the precision and on the device of `like`."""
+    with seeded(0, like.device):
+        half = torch.full_like(distribution.sample(), 0.5)  # in the distribution's own precision and place
     try:
-        half = torch.full(law.batch_shape, 0.5)
-        middle = law.icdf(half)
+        middle = distribution.icdf(half)
     except NotImplementedError:
-        middle = law.mean
+        middle = distribution.mean
     if not middle.isfinite().all():
-        raise BadInput(f"the law {law} has neither a median nor a finite mean to begin at: use another")
-    return middle
+        raise BadInput(
+            f"the distribution {distribution} has neither a median nor a finite mean to begin at: use another"
+        )
+    return middle.to(like)
 
 
 def prior_draws(target: Posterior, number: int, generator: torch.Generator) -> Tensor:
     """Rows drawn from the prior, unknown scales included: [number, d]."""
     with seeded(_seed_from(generator), target.device):
-        drawn = [target.draw_of_prior() for _ in range(number)]
+        drawn = [target.unknowns.draw() for _ in range(number)]
     stacked = {name: torch.stack([draw[name] for draw in drawn]) for name in drawn[0]}
-    return target.coordinates.unconstrain({name: value.to(target.coordinates.start) for name, value in stacked.items()})
+    return target.coordinates.unconstrain({name: value.to(target.start) for name, value in stacked.items()})
 
 
 def finite_prior_draws(target: Posterior, chains: int, generator: torch.Generator) -> Tensor:
-    """The same, drawn again where the potential is not finite: to begin at, not to look at the prior by."""
+    """The same, drawn again where the potential is not finite: to begin at, not to learn about the prior from."""
     rows = prior_draws(target, chains, generator)
-    for _ in range(30):
-        potential, gradient = target.potential_and_gradient(rows)
-        bad = ~(potential.isfinite() & gradient.isfinite().all(-1))
+    for _ in range(PRIOR_TRIES):
+        bad = ~target.is_finite(rows)
         if not bad.any():
-            break
+            return rows
         rows[bad] = prior_draws(target, int(bad.sum()), generator)
-    return rows
+    raise BadInput(
+        f"of {PRIOR_TRIES} draws of the prior for each chain, some chain had none of finite potential: use "
+        'start="apart" or "map", or a narrower prior'
+    )
 
 
 def prior_scales(target: Posterior) -> Tensor:
@@ -80,14 +111,15 @@ def prior_scales(target: Posterior) -> Tensor:
 
     From quantiles of some draws, since a prior may have no variance.
     """
-    scales = torch.ones_like(target.coordinates.start)
+    scales = torch.ones_like(target.start)
     for name, columns in target.layout.columns.items():
         number = max(1, SCALE_DRAWS // (columns.stop - columns.start))
         try:
             with seeded(0, target.device):
-                values = torch.cat([target.draw_of(name).flatten() for _ in range(number)]).double()[:SCALE_DRAWS]
+                drawn = torch.stack([target.unknowns.draw_of(name) for _ in range(number)])
         except BadInput:  # an improper prior has no draws
             continue
+        values = target.coordinates.transforms[name].inv(drawn).double().flatten()[:SCALE_DRAWS]
         low, high = torch.quantile(values, values.new_tensor([0.1587, 0.8413]))  # one standard deviation of a normal
         scales[columns] = (high - low).to(scales) / 2
     return scales.clamp_min(torch.finfo(scales.dtype).tiny)
@@ -98,7 +130,7 @@ def initialised(target: Posterior, chains: int, generator: torch.Generator) -> T
 
     What a layer does not draw anew, since it has no `reset_parameters`, is shuffled: as new as independent draws are.
     """
-    rows = [target.coordinates.start]
+    rows = [target.start]
     own = dict(target.module.named_parameters())
     with seeded(_seed_from(generator), target.device):
         for _ in range(chains - 1):
@@ -108,7 +140,7 @@ def initialised(target: Posterior, chains: int, generator: torch.Generator) -> T
                 if callable(reset):
                     reset()
             fresh = dict(module.named_parameters())
-            begun = target.layout.views(target.coordinates.start.clone())
+            begun = target.layout.views(target.start.clone())
             values, _ = target.coordinates.values(begun)
             weights = {name: fresh[name].detach() for name in target.priors}
             weights |= {name: _shuffled(w) for name, w in weights.items() if torch.equal(w, own[name])}
@@ -117,7 +149,7 @@ def initialised(target: Posterior, chains: int, generator: torch.Generator) -> T
 
 
 def _shuffled(values: Tensor) -> Tensor:
-    order = torch.randperm(values.numel()).to(values.device)
+    order = torch.randperm(values.numel(), device="cpu").to(values.device)
     return values.flatten()[order].view_as(values)
 
 
@@ -129,6 +161,7 @@ def optimised(target: Posterior, rows: Tensor, generator: torch.Generator) -> Te
     adam = torch.optim.Adam([rows], RATE)
     falling = torch.optim.lr_scheduler.CosineAnnealingLR(adam, steps)
     tape = field.tape(steps, len(rows), generator)
+    assert tape is not None
     best, lowest = rows.detach().clone(), target.potential(rows.detach())
     with progress.bar(range(steps), desc="optimised start") as numbers:
         for i in numbers:

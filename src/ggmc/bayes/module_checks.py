@@ -1,4 +1,6 @@
-"""Layers that behave differently in training: what they do to exactness, and how they predict."""
+"""Layers whose output is not a function of the parameters and one example: what they do to exactness, and how they
+predict. The one list of them, for posteriors and for training loops alike.
+"""
 
 from __future__ import annotations
 
@@ -9,15 +11,58 @@ from typing import Any
 
 import torch
 from torch import nn
+from torch.nn.modules.batchnorm import _BatchNorm  # pyright: ignore[reportPrivateUsage]
+from torch.nn.modules.dropout import _DropoutNd  # pyright: ignore[reportPrivateUsage]
 
 from ggmc.bayes.data_checks import called
-from ggmc.bayes.random_layers import normalises_over_batch, restless_layers, restless_now
+
+
+def random_layers(module: nn.Module | None) -> Iterator[tuple[str, nn.Module]]:
+    """Layers that are random, or normalise over the batch, in training mode at least.
+
+    Args:
+        module: Where to search; None has no layers.
+
+    Example:
+        >>> from torch import nn
+        >>> from ggmc.bayes.module_checks import random_layers
+        >>> net = nn.Sequential(nn.Linear(2, 2), nn.BatchNorm1d(2), nn.Dropout(0.5), nn.Dropout(0.0))
+        >>> [name for name, _ in random_layers(net)]
+        ['1', '2']
+    """
+    for name, layer in module.named_modules() if module is not None else ():
+        random = (isinstance(layer, _DropoutNd) and layer.p > 0) or isinstance(layer, nn.RReLU)
+        random = random or (isinstance(layer, nn.RNNBase | nn.MultiheadAttention) and layer.dropout > 0)
+        if random or normalises_over_batch(layer):
+            yield name, layer
+
+
+def is_random_now(layer: nn.Module) -> bool:
+    """Whether one of these layers is in a mode that voids a test: training, or BatchNorm without fixed statistics.
+
+    Args:
+        layer: One of `random_layers`.
+
+    Example:
+        >>> from torch import nn
+        >>> from ggmc.bayes.module_checks import is_random_now
+        >>> is_random_now(nn.Dropout()), is_random_now(nn.Dropout().eval())
+        (True, False)
+        >>> is_random_now(nn.BatchNorm1d(2, track_running_stats=False).eval())
+        True
+    """
+    return layer.training or (isinstance(layer, _BatchNorm) and layer.running_mean is None)
+
+
+def normalises_over_batch(layer: nn.Module) -> bool:
+    """Whether it is BatchNorm, of whatever dimension."""
+    return isinstance(layer, _BatchNorm)
 
 
 def not_exact_because_of(module: nn.Module) -> str | None:
     """The layer that makes the module's output random, or dependent on the rest of the batch; with the fix."""
-    for name, layer in restless_layers(module):
-        if not restless_now(layer):
+    for name, layer in random_layers(module):
+        if not is_random_now(layer):
             continue
         where = f"the layer {name or 'itself'} ({type(layer).__name__})"
         if normalises_over_batch(layer):
@@ -27,14 +72,14 @@ def not_exact_because_of(module: nn.Module) -> str | None:
                 f"ggmc.replace_batchnorm(module), {or_eval}or adjust=False"
             )
         return (
-            f"{where} throws dice at every look, so U is not a function of the parameters. Use module.eval(), or "
-            "adjust=False"
+            f"{where} is random: it gives another value at each call, so U is not a function of the parameters. Use "
+            "module.eval(), or adjust=False"
         )
     return None
 
 
 def changed_buffer(module: nn.Module, arguments: Any) -> str | None:
-    """The buffer that the module writes to when called, if there is one: then U depends on what was asked before."""
+    """The buffer that the module writes to when called, if there is one: then U depends on earlier calls."""
     probe = copy.deepcopy(module)
     before = {name: buffer.clone() for name, buffer in probe.named_buffers()}
     with torch.no_grad():
@@ -42,8 +87,8 @@ def changed_buffer(module: nn.Module, arguments: Any) -> str | None:
     for name, buffer in probe.named_buffers():
         if name not in before or not torch.equal(buffer, before[name]):
             return (
-                f"the module changes its buffer {name} when it is called, so U depends on what was asked before. Leave "
-                "that out of forward, or use adjust=False"
+                f"the module changes its buffer {name} when it is called, so U depends on earlier calls. Leave that "
+                "out of forward, or use adjust=False"
             )
     return None
 
@@ -67,7 +112,7 @@ def batchnorm_trains(module: nn.Module) -> bool:
 
 def settle_batchnorm(module: nn.Module, call: Callable[[], Any]) -> None:
     """Give BatchNorm the statistics of one call: those it has may belong to other weights."""
-    layers: list[Any] = [layer for layer in module.modules() if normalises_over_batch(layer)]
+    layers = [layer for layer in module.modules() if isinstance(layer, _BatchNorm)]
     kept = [(layer.training, layer.momentum) for layer in layers]
     for layer in layers:
         layer.reset_running_stats()

@@ -10,18 +10,27 @@ from torch import Tensor
 from ggmc import progress
 from ggmc.bayes import metrics
 from ggmc.bayes.data_checks import as_tensor
-from ggmc.bayes.likelihoods import Given
 from ggmc.bayes.predict import EXAMPLES_AT_ONCE, predict
-from ggmc.targets.data import Data
+from ggmc.targets.data import Data, InMemory
 
 if TYPE_CHECKING:
     from ggmc.bayes.posterior import Posterior
 
-LEVEL = 0.9  # of the interval whose coverage is told
+LEVEL = 0.9  # of the interval whose coverage is reported
 
 
 def score(target: Posterior, rows: Tensor, x: Any, y: Any) -> dict[str, float]:
-    """The scores of the mixture over rows [draws, d], by name.
+    """The scores of the mixture over rows, by name.
+
+    Args:
+        target: The posterior.
+        rows: Draws [draws, d].
+        x: Inputs in the form of the training inputs.
+        y: Their outcomes.
+
+    Returns:
+        `lppd`, the mean over examples of the log of the mean likelihood over draws; for classes also `nll`, `accuracy`,
+        `brier` and `ece`; for numbers `rmse`, and `coverage`, the share of outcomes inside their 90 % interval.
 
     Example:
         >>> import torch
@@ -34,7 +43,7 @@ def score(target: Posterior, rows: Tensor, x: Any, y: Any) -> dict[str, float]:
     """
     data = target.checked(x, y)
     found = {"lppd": _lppd(target, rows, data)}
-    if isinstance(target.likelihood, Given):
+    if not target.likelihood.predicts:
         return found
     outcomes = as_tensor(y).cpu().numpy()
     prediction = predict(target, rows, x)
@@ -42,8 +51,8 @@ def score(target: Posterior, rows: Tensor, x: Any, y: Any) -> dict[str, float]:
         if prediction.probabilities.ndim > 2:  # several outcomes of one example
             return found
         labels = outcomes.reshape(-1).astype(np.int64)
-        for name in ("nll", "accuracy", "brier", "ece"):
-            found[name] = getattr(metrics, name)(prediction.probabilities, labels)
+        for measure in (metrics.nll, metrics.accuracy, metrics.brier, metrics.ece):
+            found[measure.__name__] = measure(prediction.probabilities, labels)
         return found
     outcomes = outcomes.reshape(prediction.mean.shape)
     found["rmse"] = metrics.rmse(prediction.mean, outcomes)
@@ -57,5 +66,6 @@ def _lppd(target: Posterior, rows: Tensor, data: Data) -> float:
     with progress.bar(range(0, len(data), EXAMPLES_AT_ONCE), desc="scoring") as begins:
         for begin in begins:
             end = min(begin + EXAMPLES_AT_ONCE, len(data))
-            total += (end - begin) * metrics.lppd(target.log_likelihoods(rows, data.slice(begin, end)).cpu())
+            some = InMemory(data.slice(begin, end), data.device)
+            total += (end - begin) * metrics.lppd(target.log_likelihoods(rows, some).cpu())
     return total / len(data)

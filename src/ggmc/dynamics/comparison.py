@@ -1,7 +1,7 @@
-"""Where the energy error comes from: the guide beside the exact gradient, on some of a trajectory's kicks.
+"""Where the energy error comes from: the guide beside the exact gradient, at some of a trajectory's kicks.
 
-Along a path, the work of a kick is −t g·v with v the mean velocity. Its part −t (g − ∇U)·v is the guide's noise; what
-is left of the energy error without that is the discretisation's, which a smaller step makes smaller.
+Along a path, the work of a kick is −t g·v with v the mean velocity. Its part −t (g − ∇U)·v is the guide's noise; the
+rest of the energy error is the discretisation's, which a smaller step makes smaller.
 """
 
 from __future__ import annotations
@@ -15,18 +15,28 @@ from ggmc.targets.base import Target
 
 
 class Comparison:
-    """Looks at a random share of the kicks, and scales up; mirrored kicks, whose noise may cancel, both or neither."""
+    """Compares at a random share of the kicks, and scales up.
+
+    Mirrored kicks, whose noise may cancel, are both compared or neither.
+
+    Args:
+        target: Gives the exact gradient.
+        kicks: The number of kicks of the trajectory.
+        share: Of the kicks to compare at, between 0 and 1.
+        generator: Chooses them.
+    """
 
     def __init__(self, target: Target, kicks: int, share: float, generator: torch.Generator):
         self._target, self._kicks = target, kicks
         pairs = math.ceil(kicks / 2)
-        looked_at = max(1, round(share * pairs))
-        self._scale = pairs / looked_at
-        self._chosen = set(torch.randperm(pairs, generator=generator, device=generator.device)[:looked_at].tolist())
+        compared = max(1, round(share * pairs))
+        self._scale = pairs / compared
+        self._chosen = set(torch.randperm(pairs, generator=generator, device=generator.device)[:compared].tolist())
         self._kick = 0
-        self.by_noise: Tensor | None = None  # [chains] float64
+        self.by_noise: Tensor | None = None
+        """The part of the energy error that the guide's noise made, [chains] float64."""
 
-    def __call__(self, time: float, position: Tensor, gradient: Tensor, mean_velocity: Tensor) -> None:
+    def __call__(self, time: Tensor, position: Tensor, gradient: Tensor, mean_velocity: Tensor) -> None:
         place = min(self._kick, self._kicks - 1 - self._kick)
         self._kick += 1
         if place in self._chosen:

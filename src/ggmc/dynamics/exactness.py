@@ -1,69 +1,108 @@
-"""What a kernel refuses, because the Metropolis test would not make its chain exact."""
+"""When a Metropolis test makes a chain exact, and what is refused because it would not.
+
+A trajectory can be retraced if its word, its step sizes and temperatures, and the joint distribution of its tape are
+the same backwards. Its test is exact if, besides, the potential and the guide are deterministic, and nothing adapts
+while sampling.
+"""
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable, Sequence
 
-from ggmc.dynamics import length as lengths
-from ggmc.dynamics.mass import Mass, as_mass
+import torch
+from torch import Tensor
+
+from ggmc.dynamics import length
+from ggmc.dynamics.schedule import Along, Over
 from ggmc.dynamics.scheme import Scheme
-from ggmc.errors import NotExact, require_count, require_not_negative, require_positive
-from ggmc.guides import Field
-from ggmc.guides.minibatch import known_size
-from ggmc.guides.orders import ORDERS, check_reversible
+from ggmc.errors import NotExact
+from ggmc.guides.base import GradientField
+from ggmc.guides.reversal import check_reversible, is_built_in
 from ggmc.targets.base import Target
 
 
-def refuse_if_not_exact(kernel: Any, target: Target, field: Field) -> None:
-    """Refuse a test that would not make the chain exact."""
-    if not kernel.adjust:
-        return
-    reason = getattr(target, "not_exact", None)
-    if reason is not None:
-        raise NotExact(f"the Metropolis test would not be exact: {reason}.")
-    if field.order is None:
-        return
-    if not field.order.reversible:
-        raise NotExact(
-            f"the tape {field.order.name!r} has another law read backwards, so a trajectory cannot be retraced: use "
-            "order='palindrome', 'epoch' or 'iid', or adjust=False"
+def not_retraceable(scheme: Scheme, steps: tuple[int, int], along: Along | None, field: GradientField) -> str | None:
+    """Why a trajectory cannot be retraced, so that its acceptance probability is 0; None if it can.
+
+    Args:
+        scheme: Its word.
+        steps: The range of its number of steps.
+        along: Its schedule.
+        field: Its gradient field, whose order draws the tape.
+    """
+    if scheme.not_reversible is not None:
+        return scheme.not_reversible
+    if along is not None:
+        for number in length.some(steps):
+            reason = along.lopsided(number)
+            if reason is not None:
+                return reason
+    if field.order is not None and not field.order.reversible:
+        return (
+            f"the order {field.order.name!r} has another distribution read backwards, so a trajectory cannot be "
+            "retraced: use order='palindrome', 'epoch' or 'iid', or adjust=False"
         )
-    if field.order not in ORDERS.values():
-        for steps in _some_lengths(*lengths.ends(lengths.in_steps(kernel.steps, field))):
-            check_reversible(field.order, Scheme(kernel.scheme).plan(steps).gradients, field.epoch)
+    return None
 
 
-def check_unadjusted(kernel: Any) -> None:
-    """Refuse settings that no biased sampler can have."""
-    require_positive("step_size", kernel.step_size)
-    require_not_negative("temperature", kernel.temperature)
-    require_count("monitor_every", kernel.monitor_every)
-    lengths.check(kernel.steps)
-    known_size(getattr(kernel.guide, "size", 1))
-    if kernel.mass is not None:
-        object.__setattr__(kernel, "mass", as_mass(kernel.mass))
+def refuse_if_not_exact(
+    target: Target, field: GradientField, scheme: Scheme, steps: tuple[int, int], over: Over | None
+) -> None:
+    """Refuse a test that would not make the chain exact, for reasons other than `not_retraceable`'s.
+
+    Args:
+        target: States itself whether its potential is deterministic.
+        field: Its order is checked statistically, and that it gives the same gradient twice.
+        scheme: Tells how many entries of the tape a trajectory reads.
+        steps: The range of the number of steps.
+        over: The schedule over the run.
+    """
+    if target.not_exact is not None:
+        raise NotExact(f"the Metropolis test would not be exact: {target.not_exact}.")
+    if over is not None and not over.keeps_temperature:
+        raise NotExact(
+            f"a temperature that changes over the run has no one distribution to sample, got {over.temperature!r}: "
+            "use adjust=False, or a constant temperature"
+        )
+    if field.order is not None and not is_built_in(field.order):
+        for number in length.some(steps):
+            check_reversible(field.order, scheme.plan(number).gradients, field.epoch)
+    if not field.exact:
+        _refuse_random_field(target, field)
 
 
-def _some_lengths(least: int, most: int, number: int = 8) -> list[int]:
-    """Both ends and some in between: a law may be reversible at one length and not at another."""
-    return sorted({least + (most - least) * i // (number - 1) for i in range(number)})
+def _refuse_random_field(target: Target, field: GradientField) -> None:
+    """The same gradient must come out for the same position and entry of the tape."""
+    position = target.start[None]
+    tape = field.tape(1, 1, torch.Generator(target.device).manual_seed(0))
+    entry = None if tape is None else tape[0]
+    first, again = (field(position, entry)[0] for _ in range(2))
+    tolerance = torch.finfo(first.dtype).eps ** 0.5  # sums in parallel may round differently
+    if first.isfinite().all() and not torch.allclose(first, again, rtol=tolerance, atol=tolerance):
+        raise NotExact(
+            f"{type(field).__name__} is random: it gave two gradients at the same position and entry of the tape. Draw "
+            "its randomness with an order, so that it is part of the tape, or use adjust=False"
+        )
 
 
 class Unchanged:
-    """Sees to it that mass and anchors stay as they were: adapting them while sampling would void exactness."""
+    """Checks that tensors stay as they were: a mass or an anchor that adapts while sampling would not be exact.
 
-    def __init__(self, mass: Mass, field: Field):
-        self._mass, self._field = mass, field
+    Args:
+        tensors: Returns the tensors that must not change.
+    """
+
+    def __init__(self, tensors: Callable[[], Sequence[Tensor]]):
+        self._tensors = tensors
         self._known = self._now()
 
     def check(self) -> None:
+        """Refuse to go on if one of them was replaced or written to."""
         if self._now() != self._known:
             raise NotExact(
                 "the mass, or the anchor of the control variates, was changed after the kernel was bound: what adapts "
-                "while sampling voids exactness. Bind the kernel again, and throw away the draws up to there"
+                "while sampling is not exact. Bind the kernel again, and discard the draws up to there"
             )
 
     def _now(self) -> list[tuple[int, int]]:
-        matrix = getattr(self._mass, "matrix", None)
-        tensors = [*self._field.frozen(), *([] if matrix is None else [matrix])]
-        return [(id(tensor), tensor._version) for tensor in tensors]
+        return [(id(tensor), tensor._version) for tensor in self._tensors()]

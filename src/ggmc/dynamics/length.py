@@ -1,67 +1,83 @@
 """How long a trajectory is: a number of steps, a range to draw it from, or text in epochs or sweeps.
 
 Example:
-    >>> from ggmc.dynamics import length as lengths
-    >>> from ggmc.guides import Field
-    >>> field = Field()
-    >>> field.epoch, field.sweep = 10, 20              # ten batches, out and back
-    >>> lengths.in_steps("3 epochs", field), lengths.in_steps("1 sweep", field), lengths.in_steps(None, field)
-    (30, 20, 20)
+    >>> import torch, ggmc
+    >>> from ggmc.dynamics import length
+    >>> data = torch.zeros(100, dtype=torch.float64)
+    >>> target = ggmc.DataDensity(lambda x: -x.sum() ** 2, lambda x, y: -((x - y) ** 2), data, torch.zeros(1).double())
+    >>> field = ggmc.Minibatch(10).bind(target)          # ten batches, out and back
+    >>> length.in_steps("3 epochs", field), length.in_steps("1 sweep", field), length.in_steps((5, 8), field)
+    ((30, 30), (20, 20), (5, 8))
 """
 
 from __future__ import annotations
 
 import re
-from typing import Any
 
 import torch
 
 from ggmc.errors import BadInput, require_count
-from ggmc.guides.base import Field
+from ggmc.guides.base import GradientField
 
 Steps = int | tuple[int, int] | str
 
 _TEXT = re.compile(r"(\d+) (step|sweep|epoch)s?")
 
 
-def check(steps: Any) -> None:
+def check(steps: Steps | None) -> None:
     """Refuse what is not a length; None, a length left open, is one."""
     if steps is None:
         return
     if isinstance(steps, str):
-        found = _TEXT.fullmatch(steps)
-        if found is None or int(found[1]) < 1:
-            raise BadInput(f"steps as text must read like '3 epochs', '1 sweep' or '10 steps', got {steps!r}")
+        _parsed(steps)
         return
-    low, high = ends(steps)
+    low, high = _ends(steps)
     require_count("steps", low)
     require_count("steps", high)
     if low > high:
         raise BadInput(f"steps must be a pair (least, most), got {steps!r}")
 
 
-def in_steps(steps: Steps | None, field: Field) -> int | tuple[int, int]:
-    """The length in steps, for one field."""
+def in_steps(steps: Steps | None, field: GradientField) -> tuple[int, int]:
+    """The least and the largest number of steps.
+
+    Args:
+        steps: As given by the user; None is the field's own length.
+        field: Knows how many steps an epoch and a sweep are.
+    """
     if steps is None:
-        return field.default_steps
+        return field.default_steps, field.default_steps
     if isinstance(steps, str):
-        number, unit = steps.rstrip("s").split(" ")
-        return int(number) * {"step": 1, "epoch": field.epoch, "sweep": field.sweep}[unit]
-    return steps
+        number, unit = _parsed(steps)
+        length = number * {"step": 1, "epoch": field.epoch, "sweep": field.sweep}[unit]
+        return length, length
+    return _ends(steps)
 
 
-def ends(steps: Any) -> tuple[Any, Any]:
-    """The least and the most."""
+def draw(steps: tuple[int, int], generator: torch.Generator) -> int:
+    """A uniform draw from the range: independent of the state, so that exactness is untouched."""
+    low, high = steps
+    if low == high:
+        return low
+    return int(torch.randint(low, high + 1, (), generator=generator, device=generator.device))
+
+
+def some(steps: tuple[int, int], number: int = 8) -> list[int]:
+    """Both ends of a range and some lengths in between."""
+    low, high = steps
+    return sorted({low + (high - low) * i // (number - 1) for i in range(number)})
+
+
+def _parsed(text: str) -> tuple[int, str]:
+    found = _TEXT.fullmatch(text)
+    if found is None or int(found[1]) < 1:
+        raise BadInput(f"steps as text must read like '3 epochs', '1 sweep' or '10 steps', got {text!r}")
+    return int(found[1]), found[2]
+
+
+def _ends(steps: int | tuple[int, int]) -> tuple[int, int]:
     if isinstance(steps, tuple | list):
         if len(steps) != 2:
             raise BadInput(f"steps must be a whole number or a pair (least, most), got {steps!r}")
         return steps[0], steps[1]
     return steps, steps
-
-
-def draw(steps: int | tuple[int, int], generator: torch.Generator) -> int:
-    """The number itself, or a uniform draw from the range: independent of the state, so exactness is untouched."""
-    low, high = ends(steps)
-    if low == high:
-        return low
-    return int(torch.randint(low, high + 1, (), generator=generator, device=generator.device))

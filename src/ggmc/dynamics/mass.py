@@ -1,6 +1,6 @@
 """The mass matrix M: what turns momentum into velocity.
 
-Kinetic energy K(m) = ½ mᵀM⁻¹m; at temperature T the momentum's law is N(0, T·M). A mass close to the inverse covariance
+Kinetic energy K(m) = ½ mᵀM⁻¹m; at temperature T the momentum's distribution is N(0, T·M). A mass close to the inverse covariance
 of the target makes all directions equally easy to travel.
 
 Example:
@@ -17,7 +17,9 @@ Example:
 
 from __future__ import annotations
 
-from typing import Any, Protocol, Self
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from typing import Self, TypeGuard, final
 
 import torch
 from torch import Tensor
@@ -25,28 +27,45 @@ from torch import Tensor
 from ggmc.errors import BadInput
 
 
-class Mass(Protocol):
+class Mass(ABC):
     """What the letters need of M."""
 
+    @abstractmethod
     def velocity(self, momentum: Tensor) -> Tensor:
         """M⁻¹m, row by row."""
-        ...
 
+    @abstractmethod
     def colour(self, noise: Tensor) -> Tensor:
         """M^½ε: standard normal noise as noise of covariance M."""
-        ...
 
+    @abstractmethod
     def velocity_variance(self) -> Tensor:
         """The diagonal of M⁻¹: the variance of each coordinate's velocity at T = 1."""
-        ...
 
+    @abstractmethod
+    def as_tensor(self) -> Tensor | None:
+        """M as a float64 tensor [d] or [d, d]; None for the identity."""
+
+    @abstractmethod
     def to(self, like: Tensor) -> Mass:
         """The same M in the precision and on the device of `like`; refuses rows of another length."""
-        ...
+
+    @final
+    def tensors(self) -> list[Tensor]:
+        """What must not change while sampling."""
+        matrix = self.as_tensor()
+        return [] if matrix is None else [matrix]
 
 
-class Identity:
-    """M = I."""
+class Identity(Mass):
+    """M = I.
+
+    Example:
+        >>> import torch
+        >>> from ggmc.dynamics.mass import Identity
+        >>> Identity().velocity(torch.ones(1, 2))
+        tensor([[1., 1.]])
+    """
 
     def velocity(self, momentum: Tensor) -> Tensor:
         return momentum
@@ -55,7 +74,10 @@ class Identity:
         return noise
 
     def velocity_variance(self) -> Tensor:
-        return torch.ones(())
+        return torch.ones((), device="cpu")
+
+    def as_tensor(self) -> None:
+        return None
 
     def to(self, like: Tensor) -> Identity:
         return self
@@ -70,12 +92,15 @@ class Identity:
         return "Identity()"
 
 
-class _Matrix:
+class _Matrix(Mass):
     """What a diagonal and a dense mass share: a float64 matrix, and the precision of the rows it acts on."""
 
     def __init__(self, matrix: Tensor, dtype: torch.dtype | None = None):
         self.matrix = matrix.double()
         self.dtype = dtype or matrix.dtype
+
+    def as_tensor(self) -> Tensor:
+        return self.matrix
 
     def to(self, like: Tensor) -> Self:
         if self.matrix.shape[-1] != like.shape[-1]:
@@ -85,7 +110,7 @@ class _Matrix:
         return type(self)(self.matrix.to(like.device), like.dtype)
 
     def __eq__(self, other: object) -> bool:
-        return type(other) is type(self) and torch.equal(self.matrix, other.matrix)
+        return isinstance(other, _Matrix) and type(other) is type(self) and torch.equal(self.matrix, other.matrix)
 
     def __hash__(self) -> int:
         return hash((type(self), self.matrix.shape))
@@ -95,7 +120,18 @@ class _Matrix:
 
 
 class Diagonal(_Matrix):
-    """M = diag(matrix), `matrix` of shape [d]."""
+    """M = diag(matrix).
+
+    Args:
+        matrix: Positive numbers [d].
+        dtype: The precision of the rows it acts on; by default its own.
+
+    Example:
+        >>> import torch
+        >>> from ggmc.dynamics.mass import Diagonal
+        >>> Diagonal(torch.tensor([1.0, 4.0])).velocity(torch.ones(1, 2))
+        tensor([[1.0000, 0.2500]])
+    """
 
     def __init__(self, matrix: Tensor, dtype: torch.dtype | None = None):
         super().__init__(matrix, dtype)
@@ -116,7 +152,18 @@ class Diagonal(_Matrix):
 
 
 class Dense(_Matrix):
-    """M of shape [d, d], as M = LLᵀ; both operations come from the same factor L."""
+    """M = LLᵀ; both operations come from the same factor L.
+
+    Args:
+        matrix: A positive definite matrix [d, d].
+        dtype: The precision of the rows it acts on; by default its own.
+
+    Example:
+        >>> import torch
+        >>> from ggmc.dynamics.mass import Dense
+        >>> Dense(torch.tensor([[2.0, 0.0], [0.0, 4.0]])).velocity(torch.ones(1, 2))
+        tensor([[0.5000, 0.2500]])
+    """
 
     def __init__(self, matrix: Tensor, dtype: torch.dtype | None = None):
         super().__init__(matrix, dtype)
@@ -141,14 +188,32 @@ class Dense(_Matrix):
         return self._inverse.diagonal().double()
 
 
-def as_mass(mass: Any) -> Mass:
-    """A tensor as a mass: [d] for a diagonal, [d, d] for a dense one; refuses what is not positive definite."""
-    if isinstance(mass, Identity | Diagonal | Dense):
+MassLike = Mass | Tensor | Sequence[float] | Sequence[Sequence[float]] | str | None
+"""What a user may give: a mass, a tensor or list, the name of a kind for warm-up to find, or nothing."""
+
+KINDS = ("identity", "diagonal", "dense", "tensor")
+
+
+def is_kind(mass: MassLike) -> TypeGuard[str]:
+    """Whether it names the kind of mass that warm-up shall find."""
+    return isinstance(mass, str) and mass in KINDS
+
+
+def as_mass(mass: MassLike) -> Mass:
+    """A tensor as a mass.
+
+    Args:
+        mass: A mass as it is; a tensor or list [d] for a diagonal one, [d, d] for a dense one. What is not positive
+            definite is refused.
+    """
+    if isinstance(mass, Mass):
         return mass
+    if mass is None or isinstance(mass, str):
+        raise BadInput(f"mass must be a tensor or one of {', '.join(map(repr, KINDS))}, got {mass!r}")
     try:
-        matrix = torch.as_tensor(mass).detach()
+        matrix = mass.detach() if isinstance(mass, Tensor) else torch.as_tensor(mass, device="cpu")
     except (TypeError, ValueError, RuntimeError) as error:
-        raise BadInput(f"mass must be a tensor, 'identity', 'diagonal' or 'dense', got {mass!r}") from error
+        raise BadInput(f"mass must be a tensor or one of {', '.join(map(repr, KINDS))}, got {mass!r}") from error
     if not matrix.is_floating_point():
         matrix = matrix.double()
     if matrix.dim() == 1:
@@ -156,3 +221,8 @@ def as_mass(mass: Any) -> Mass:
     if matrix.dim() == 2 and matrix.shape[0] == matrix.shape[1]:
         return Dense(matrix)
     raise BadInput(f"mass must have shape [d] or [d, d], got {list(matrix.shape)}")
+
+
+def fixed_mass(mass: MassLike, like: Tensor) -> Mass:
+    """The mass as given, in the precision of `like`; the identity where it is left to warm-up."""
+    return Identity() if mass is None or is_kind(mass) else as_mass(mass).to(like)

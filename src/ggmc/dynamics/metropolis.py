@@ -5,35 +5,21 @@ For a trajectory from s = (θ, m) to s' = (θ', m') whose kicks did the work W,
     log α = −(1/T) · [ U(θ') − U(θ) + W ],      accept with probability min(1, α).
 
 Accepted, the chain goes to s'. Rejected, it goes to F(s) = (θ, −m): same position, *negated* momentum, the *start's*
-potential and gradient. Without the flip the chain samples something else, and on symmetric targets nobody notices. A
-non-finite end means α = 0: it is rejected and counted as divergent, never tried again. Where nothing is to be rejected,
-`watch` reports the same log α.
+potential and gradient. Without the flip the chain samples another distribution, and on symmetric targets nothing shows.
+A non-finite end means α = 0: it is rejected and counted as divergent, never tried again. Where nothing is to be
+rejected, `monitor` reports the same log α.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
-from ggmc.dynamics.scheme import State
+from ggmc.dynamics.state import Info, State, choose
 
 DIVERGENCE = 1000.0  # an energy error of this many temperatures is called a divergence too, as is usual in the field
-
-
-class Info(NamedTuple):
-    """What one trajectory of each chain did; every tensor has shape [chains]."""
-
-    log_accept: Tensor  # log α, float64; −∞ where the end is not finite, NaN where nobody looked
-    accepted: Tensor  # bool
-    diverging: Tensor  # bool
-    energy_error: Tensor  # U(θ') − U(θ) + W, float64
-    work: Tensor  # W, float64
-    steps: int
-    noise_error: Tensor | None = None
-    """The part of the energy error that the guide's noise made; the rest is the step size's. None if not asked for."""
 
 
 def log_uniforms(chains: int, generator: torch.Generator) -> Tensor:
@@ -42,80 +28,85 @@ def log_uniforms(chains: int, generator: torch.Generator) -> Tensor:
     return torch.log1p(-u)
 
 
-def certain_rejection(start: State, work: Tensor, temperature: float, log_uniform: Tensor) -> Tensor:
+def log_ratio(energy_error: Tensor, temperature: Tensor) -> Tensor:
+    """log α of an energy error, −∞ where it is not finite."""
+    return torch.where(energy_error.isfinite(), -energy_error / temperature, -torch.inf)
+
+
+def certain_rejection(start: State, work: Tensor, temperature: Tensor, log_uniform: Tensor) -> Tensor:
     """The potential above which an end is rejected: the sum of it may stop there."""
     assert start.potential is not None
     return start.potential - work - temperature * log_uniform
 
 
 def decide(
-    start: State, end: State, work: Tensor, steps: int, temperature: float, log_uniform: Tensor
+    start: State, end: State, work: Tensor, steps: int, temperature: Tensor, log_uniform: Tensor
 ) -> tuple[State, Info]:
-    """Accept or flip, chain by chain."""
+    """Accept or flip, chain by chain.
+
+    Args:
+        start: Where the tested part began, its potential known.
+        end: Where it ended, its potential known.
+        work: W, [chains] float64.
+        steps: For the report.
+        temperature: T, () or [chains].
+        log_uniform: From `log_uniforms`.
+    """
     assert start.potential is not None
     assert end.potential is not None
     energy_error = end.potential - start.potential + work
-    finite = energy_error.isfinite() & _finite(end)
-    log_accept = torch.where(finite, -energy_error / temperature, -torch.inf)
+    finite = energy_error.isfinite() & end.is_finite()
+    log_accept = torch.where(finite, log_ratio(energy_error, temperature), -torch.inf)
     accepted = finite & (log_uniform < log_accept)
     diverging = ~finite | (energy_error > DIVERGENCE * temperature)
     info = Info(log_accept, accepted, diverging, energy_error, work, steps)
-    return choose(accepted, end, flip(start)), info
+    return choose(accepted, end, start.flip()), info
 
 
-def watch(
-    start: State, end: State, work: Tensor, steps: int, temperature: float, potential: Callable[[Tensor], Tensor] | None
+def monitor(
+    start: State,
+    end: State,
+    work: Tensor,
+    steps: int,
+    temperature: Tensor,
+    potential: Callable[[Tensor], Tensor] | None,
+    testable: bool = True,
 ) -> tuple[State, Info]:
-    """No decision: every finite end is kept. log α of all since the last look, if this is the time to look.
+    """No decision: every finite end is kept. log α of all trajectories since the last report, if this is the time.
 
-    `potential` gives U where the chains are, or is None while nobody looks: the work then stays owed.
+    Args:
+        start: Where the trajectory began.
+        end: Where it ended.
+        work: W, [chains] float64.
+        steps: For the report.
+        temperature: T, () or [chains], constant since the last report; 0 is optimisation.
+        potential: Gives U where the chains are, or None between reports: the work is then kept for the next one.
+        testable: Whether the trajectory can be retraced; else α is 0.
     """
-    kept = _finite(end) & work.isfinite()
-    owed = torch.zeros_like(work) if start.owed is None else start.owed
-    owed = owed + torch.where(kept, work, torch.inf)  # once divergent, a stretch has α = 0
-    after = choose(kept, end, flip(start))
+    kept = end.is_finite() & work.isfinite()
+    total = torch.zeros_like(work) if start.untested_work is None else start.untested_work
+    total = total + torch.where(kept, work, torch.inf)  # once divergent, a stretch has α = 0
+    after = choose(kept, end, start.flip())
     if potential is None:
-        unknown = torch.full_like(owed, torch.nan)
+        unknown = torch.full_like(total, torch.nan)
         info = Info(unknown, kept, ~kept, unknown, work, steps)
-        return after._replace(potential=start.potential, owed=owed), info
+        return after._replace(potential=start.potential, untested_work=total), info
     assert start.potential is not None
     now = potential(after.position) if end.potential is None else torch.where(kept, end.potential, torch.inf)
     if not now.isfinite().all():  # a step out of the support is not kept either
         kept = kept & now.isfinite()
-        after = choose(kept, end, flip(start))
+        after = choose(kept, end, start.flip())
         now = torch.where(kept, now, potential(after.position))
-        owed = torch.where(kept, owed, torch.inf)
-    energy_error = now - start.potential + owed
-    if temperature:
-        # A stretch that began or ended outside the support has no acceptance probability to speak of.
-        known = start.potential.isfinite() & energy_error.isfinite()
-        log_accept = torch.where(known, -energy_error / temperature, -torch.inf)
-        diverging = ~kept | ~known | (energy_error > DIVERGENCE * temperature)
-    else:  # no test to pass, only a direction: any rise in energy is impossible, any fall certain
-        log_accept = (-energy_error.sign() * torch.inf).nan_to_num(0.0, torch.inf, -torch.inf)
-        diverging = ~kept
+        total = torch.where(kept, total, torch.inf)
+    energy_error = now - start.potential + total
+    if not testable:
+        energy_error = torch.full_like(energy_error, torch.inf)
+    # A stretch that began or ended outside the support has no finite acceptance probability.
+    known = start.potential.isfinite() & energy_error.isfinite()
+    cold = temperature == 0  # no test to pass, only a direction: any rise in energy is impossible, any fall certain
+    downhill = (-energy_error.sign() * torch.inf).nan_to_num(0.0, torch.inf, -torch.inf)
+    log_accept = torch.where(cold, downhill, torch.where(known, log_ratio(energy_error, temperature), -torch.inf))
+    rising = ~known | (energy_error > DIVERGENCE * temperature)
+    diverging = ~kept | (rising & ~cold if testable else ~kept)
     info = Info(log_accept, kept, diverging, energy_error, work, steps)
-    return after._replace(potential=now, owed=None), info
-
-
-def _finite(state: State) -> Tensor:
-    return state.position.isfinite().all(-1) & state.momentum.isfinite().all(-1)
-
-
-def flip(state: State) -> State:
-    """F: the same point, about to travel back where it came from."""
-    return state._replace(momentum=-state.momentum)
-
-
-def choose(accepted: Tensor, end: State, stay: State) -> State:
-    """Each chain's row from one state or the other."""
-
-    def pick(moved: Tensor | None, stayed: Tensor | None) -> Tensor | None:
-        if moved is None or stayed is None:
-            return None
-        return torch.where(accepted if moved.dim() == 1 else accepted[:, None], moved, stayed)
-
-    position, momentum, potential, gradient = (pick(a, b) for a, b in zip(end[:4], stay[:4], strict=True))
-    assert position is not None
-    assert momentum is not None
-    return State(position, momentum, potential, gradient, end.owed, end.trajectories)
+    return after._replace(potential=now, untested_work=None), info

@@ -21,7 +21,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, Protocol
 
-from ggmc.errors import BadInput, NotExact, require_count
+from ggmc.errors import BadInput, require_count
 
 
 class Schedule(Protocol):
@@ -146,18 +146,27 @@ class Along:
             _require_positive(name, values)
         return factors
 
-    def refuse_if_lopsided(self, steps: int = 64) -> None:
-        """Refuse what would make the acceptance probability of so many steps zero."""
+    @property
+    def keeps_temperature(self) -> bool:
+        """Whether the temperature stays the same."""
+        return self.temperature == Flat()
+
+    def lopsided(self, steps: int = 64) -> str | None:
+        """Why a trajectory of so many steps cannot be retraced, if it cannot."""
         if self.either_way:
-            return
-        for name, values in zip(("step sizes", "temperatures"), self.factors(steps), strict=True):
+            return None
+        factors = self.factors(steps)
+        for name, schedule, values in (
+            ("step sizes", self.step_size, factors.step_sizes),
+            ("temperatures", self.temperature, factors.temperatures),
+        ):
             if not all(math.isclose(a, b, rel_tol=1e-9) for a, b in zip(values, values[::-1], strict=True)):
-                schedule = getattr(self, "step_size" if name == "step sizes" else "temperature")
-                raise NotExact(
+                return (
                     f"{name} along a trajectory must read the same backwards, got {schedule!r} with factors "
                     f"{values[0]:.3g} → {values[-1]:.3g}: use schedule.ThereAndBack({schedule!r}), either_way=True, or "
                     "adjust=False"
                 )
+        return None
 
 
 @dataclass(frozen=True)
@@ -177,6 +186,11 @@ class Over:
 
     def __post_init__(self) -> None:
         require_count("period", self.period)
+
+    @property
+    def keeps_temperature(self) -> bool:
+        """Whether the temperature stays the same."""
+        return self.temperature == Flat()
 
     def at(self, trajectory: int) -> tuple[float, float]:
         """The factors of one trajectory."""

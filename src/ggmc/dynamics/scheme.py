@@ -1,24 +1,10 @@
-"""Schemes: words over the letters O, B, A (and C), and the trajectory each one spells.
-
-For a time t, with momentum m, position θ, mass M, friction γ, temperature T and guide g:
-
-    O   m ← e^(−γt) m + √((1 − e^(−2γt)) T) · M^½ ε,   ε ~ N(0, I)       friction and noise
-    B   m ← m − t · g(θ; ζ)                                              a kick
-    A   θ ← θ + t · M⁻¹ m                                                a drift
-    C   m ← [(1 − c) m − t · g(θ; ζ) + √(4cT) · M^½ ε] / (1 + c),   c = γt/2    kick and friction at once
+"""Schemes: words over the letters of `letters.py`, and the plan of moves that a trajectory makes of them.
 
 Parentheses mark the part repeated `steps` times; without them the whole word is. A letter that stands n times in the
 repeated part gets t = h/n each time, and one that stands n times outside it gets t = steps·h/n: over a trajectory each
 letter acts for the time steps·h, so that γ always means the same loss per unit of time.
 
-The Metropolis test must know the work W: the change of the kinetic energy K(m) = ½ mᵀM⁻¹m by all kicks together,
-
-    W = Σ ΔK,   ΔK = −(t/2) · g · M⁻¹(m_before + m_after)   for each kick.
-
-The same for C, whose Gaussian densities there and back differ by just that and the change of K. O is reversible with
-respect to exp(−K/T), and A leaves K alone. A word that reads the same backwards can retrace its steps; no other word is
-accepted. Noise of another temperature Tₖ on the way is no longer reversible with respect to exp(−K/T), but knows its
-own ratio: the heat Q = ΔK − W of such a move adds (1 − T/Tₖ) Q to the work.
+A word that reads the same backwards can be retraced, so that a Metropolis test can correct it. No other word can.
 
 Example:
     >>> from ggmc.dynamics.scheme import Scheme
@@ -26,29 +12,19 @@ Example:
     outside the test O h; tested B h/2, A h, B h/2, O h, B h/2, A h, B h/2
     >>> Scheme("O(ABA)O").plan(steps=10).gradients      # one gradient per step
     10
-    >>> Scheme("OBA")
-    Traceback (most recent call last):
-    ...
-    ggmc.errors.NotExact: the word 'OBA' must read the same backwards: letter 1 is O, but letter 1 from the end is A
+    >>> Scheme("OBA").not_reversible
+    "the word 'OBA' must read the same backwards: letter 1 is O, but letter 1 from the end is A"
 """
 
 from __future__ import annotations
 
-import math
-import re
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from fractions import Fraction
-from functools import lru_cache
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
-import torch
-from torch import Tensor
-
-from ggmc.dynamics.mass import Mass
+from ggmc.dynamics.letters import LETTERS, Alphabet
 from ggmc.dynamics.schedule import Factors
-from ggmc.errors import BadInput, NotExact, require_count
-from ggmc.guides import Field
+from ggmc.errors import BadInput, require_count
 
 
 class Move(NamedTuple):
@@ -56,7 +32,8 @@ class Move(NamedTuple):
 
     letter: str
     time: Fraction
-    warmth: float = 1.0  # of its noise: Tₖ/T
+    warmth: float = 1.0
+    """The temperature of its noise, divided by T."""
 
     def __str__(self) -> str:
         time = self.time.limit_denominator(10_000)
@@ -67,44 +44,50 @@ class Move(NamedTuple):
 class Plan(NamedTuple):
     """A trajectory spelt out: neighbouring equal letters are one move."""
 
-    outer: Fraction
-    """Time of the O's at the two ends. Each leaves the law invariant by itself, so they stand outside the test, where
-    a rejection does not undo them. There the last O of one trajectory meets the first O of the next: they are carried
-    out as one, before the trajectory."""
+    before: tuple[Move, ...]
+    """The letters O at the two ends. Each leaves the distribution invariant by itself, so they stand outside the test,
+    where a rejection does not undo them. There the last O of one trajectory meets the first O of the next: they are
+    carried out as one, before the trajectory."""
     moves: tuple[Move, ...]
+    """The part that is tested."""
     gradients: int
     """Gradients of one trajectory: kicks with no drift between them share one. Where a plan both starts and ends with a
     kick and the guide is deterministic, the next trajectory starts with the last one's gradient and needs one fewer."""
-
-    @property
-    def kicks(self) -> int:
-        return sum(move.letter in "BC" for move in self.moves)
+    kicks: int
 
     def __str__(self) -> str:
-        outside = f"outside the test {Move('O', self.outer)}; " if self.outer else ""
+        outside = f"outside the test {', '.join(map(str, self.before))}; " if self.before else ""
         return outside + "tested " + ", ".join(map(str, self.moves))
 
 
 @dataclass(frozen=True)
 class Scheme:
-    """A checked word."""
+    """A word whose letters are known.
+
+    Args:
+        word: Letters, with at most one pair of parentheses.
+        letters: The alphabet, by default O, B, A, C, E.
+
+    Example:
+        >>> from ggmc.dynamics.scheme import Scheme
+        >>> Scheme("O(BAB)O").repeated.word
+        'BAB'
+    """
 
     word: str
+    letters: Alphabet = field(default_factory=lambda: LETTERS, compare=False, repr=False)
+    _plans: dict[tuple[int, Factors | None], Plan] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        head, body, tail = _split(self.word)
-        letters = head + body + tail
-        for place, (front, back) in enumerate(zip(letters, reversed(letters), strict=True), start=1):
-            if front != back:
-                raise NotExact(
-                    f"the word {self.word!r} must read the same backwards: letter {place} is {front}, "
-                    f"but letter {place} from the end is {back}"
-                )
-        if "A" not in letters or not {"B", "C"} & set(letters):
+        head, body, tail = self._parts()
+        word = head + body + tail
+        kicks = sorted({letter for letter in word if self.letters[letter].kicks})
+        if not kicks or not any(self.letters[letter].drifts for letter in word):
             raise BadInput(f"the word {self.word!r} needs both a kick B and a drift A: without them nothing moves")
-        if {"B", "C"} <= set(letters):
+        if len(kicks) > 1:
             raise BadInput(
-                f"the word {self.word!r} has both kicks, B and C, which would count their time twice: use one"
+                f"the word {self.word!r} has both kicks, {' and '.join(kicks)}, which would count their time twice: "
+                "use one"
             )
         twice = sorted(set(head + tail) & set(body))
         if twice:
@@ -114,152 +97,105 @@ class Scheme:
             )
 
     @property
+    def not_reversible(self) -> str | None:
+        """Why a trajectory cannot be retraced, if it cannot."""
+        letters = "".join(self._parts())
+        for place, (front, back) in enumerate(zip(letters, reversed(letters), strict=True), start=1):
+            if front != back:
+                return (
+                    f"the word {self.word!r} must read the same backwards: letter {place} is {front}, "
+                    f"but letter {place} from the end is {back}"
+                )
+        if "E" in letters and self.letters["E"] is LETTERS["E"]:
+            return f"the word {self.word!r} has the letter E, whose work is not defined: use B or C"
+        return None
+
+    @property
     def repeated(self) -> Scheme:
         """The part in parentheses as a word of its own."""
-        return Scheme(_split(self.word)[1])
+        return Scheme(self._parts()[1], self.letters)
+
+    @property
+    def tempered(self) -> bool:
+        """Whether a temperature along the trajectory has an effect: some letter of the repeated part draws noise."""
+        return any(letter in "OC" or letter not in LETTERS for letter in self._parts()[1])
 
     def plan(self, steps: int, factors: Factors | None = None) -> Plan:
-        """The trajectory of `steps` steps, of step sizes and temperatures multiplied by `factors`."""
+        """The trajectory spelt out.
+
+        Args:
+            steps: How often the repeated part is carried out.
+            factors: By which step sizes and temperatures are multiplied, step by step.
+        """
         require_count("steps", steps)
-        return _plan(self.word, steps, factors)
+        if (steps, factors) not in self._plans:
+            self._plans[steps, factors] = self._plan(steps, factors)
+        return self._plans[steps, factors]
 
+    def segments(self, steps: int, factors: Factors | None = None) -> list[tuple[Move, ...]]:
+        """The moves before the repeated part, those of each step, and those after it; nothing is merged.
 
-def _split(word: str) -> tuple[str, str, str]:
-    """A word's parts before, inside and after the parentheses."""
-    for place, letter in enumerate(word, start=1):
-        if letter not in "OBAC()":
+        Args:
+            steps: How often the repeated part is carried out.
+            factors: By which step sizes and temperatures are multiplied, step by step.
+        """
+        head, body, tail = self._parts()
+        sizes, warmths = factors or Factors((1.0,) * steps, (1.0,) * steps)
+        lengths = [Fraction(size) for size in sizes]
+        each = {x: sum(lengths) / Fraction((head + tail).count(x)) for x in head + tail}
+        return [
+            tuple(Move(letter, each[letter]) for letter in head),
+            *(
+                tuple(Move(letter, length / body.count(letter), warmth) for letter in body)
+                for length, warmth in zip(lengths, warmths, strict=True)
+            ),
+            tuple(Move(letter, each[letter]) for letter in tail),
+        ]
+
+    def _plan(self, steps: int, factors: Factors | None) -> Plan:
+        moves: list[Move] = []
+        for move in (move for segment in self.segments(steps, factors) for move in segment):
+            if moves and self._is_one(moves[-1], move):
+                move = move._replace(time=moves.pop().time + move.time)
+            moves.append(move)
+        before: tuple[Move, ...] = ()
+        first, last = moves[0], moves[-1]
+        if self.letters[first.letter].outside and first.letter == last.letter and len(moves) > 1:
+            if first.warmth == last.warmth == 1.0:  # of another temperature, it would not leave K's distribution alone
+                before, moves = (first._replace(time=first.time + last.time),), moves[1:-1]
+        kicks = sum(self.letters[move.letter].kicks for move in moves)
+        return Plan(before, tuple(moves), self._gradients(moves), kicks)
+
+    def _is_one(self, a: Move, b: Move) -> bool:
+        letter = self.letters[a.letter]
+        return a.letter == b.letter and letter.merges and (a.warmth == b.warmth or letter.kicks or letter.drifts)
+
+    def _gradients(self, moves: list[Move]) -> int:
+        """Stretches between drifts with a kick in them."""
+        count, known = 0, False
+        for move in moves:
+            letter = self.letters[move.letter]
+            if letter.drifts:
+                known = False
+            elif letter.kicks and not known:
+                count, known = count + 1, True
+        return count
+
+    def _parts(self) -> tuple[str, str, str]:
+        """The word before, inside and after the parentheses."""
+        names = ", ".join(self.letters)
+        for place, letter in enumerate(self.word, start=1):
+            if letter not in self.letters and letter not in "()":
+                raise BadInput(
+                    f"unknown letter {letter!r} at place {place} of the word {self.word!r}: words are made of {names} "
+                    "and one pair of parentheses"
+                )
+        head, opened, rest = self.word.partition("(")
+        if not opened and head and ")" not in head:
+            return "", head, ""
+        body, closed, tail = rest.partition(")")
+        if not body or not closed or ")" in head or "(" in body or "(" in tail or ")" in tail:
             raise BadInput(
-                f"unknown letter {letter!r} at place {place} of the word {word!r}: words are made of O, B or C, A and "
-                "one pair of parentheses"
+                f"the word {self.word!r} must be letters with at most one pair of parentheses around some of them"
             )
-    parts = re.fullmatch(r"([OBAC]*)\(([OBAC]+)\)([OBAC]*)", word)
-    if parts:
-        return parts[1], parts[2], parts[3]
-    if not re.fullmatch(r"[OBAC]+", word):
-        raise BadInput(f"the word {word!r} must be letters with at most one pair of parentheses around some of them")
-    return "", word, ""
-
-
-@lru_cache(maxsize=256)
-def _plan(word: str, steps: int, factors: Factors | None) -> Plan:
-    head, body, tail = _split(word)
-    sizes, warmths = factors or Factors((1.0,) * steps, (1.0,) * steps)
-    lengths = [Fraction(size) for size in sizes]
-    inside = [
-        Move(letter, length / body.count(letter), warmth)
-        for length, warmth in zip(lengths, warmths, strict=True)
-        for letter in body
-    ]
-    front, back = ([Move(x, sum(lengths) / Fraction((head + tail).count(x))) for x in part] for part in (head, tail))
-    moves: list[Move] = []
-    for move in [*front, *inside, *back]:
-        if moves and moves[-1].letter == move.letter != "C" and (move.letter != "O" or moves[-1].warmth == move.warmth):
-            move = move._replace(time=moves.pop().time + move.time)
-        moves.append(move)
-    outer = Fraction(0)
-    if moves[0].letter == "O":
-        outer = moves[0].time + moves[-1].time
-        moves = moves[1:-1]
-    between_drifts = "".join(move.letter for move in moves).split("A")
-    return Plan(outer, tuple(moves), gradients=sum("B" in part or "C" in part for part in between_drifts))
-
-
-class State(NamedTuple):
-    """All chains at one moment, one row each."""
-
-    position: Tensor  # θ [chains, d]
-    momentum: Tensor  # m [chains, d]
-    potential: Tensor | None  # U [chains] float64 at the last test, None while not known
-    gradient: Tensor | None  # g(θ) [chains, d] for the next kick, None while not known
-    owed: Tensor | None = None  # work since the last test, [chains] float64, where some trajectories are not tested
-    trajectories: int = 0  # carried out so far
-
-
-class Dynamics(NamedTuple):
-    """The constants of the motion."""
-
-    step_size: float  # h
-    friction: float  # γ
-    temperature: float  # T
-    mass: Mass  # M
-
-    def scaled(self, step: float, warmth: float) -> Dynamics:
-        """The same with another step size and temperature, by these factors."""
-        return self._replace(step_size=self.step_size * step, temperature=self.temperature * warmth)
-
-    def decay(self, time: Fraction) -> float:
-        """γt for a time in units of the step size."""
-        return self.friction * float(time) * self.step_size if time else 0.0  # friction may be infinite
-
-
-Look = Callable[[float, Tensor, Tensor, Tensor], None]
-"""Called at each kick with its time, θ, g and the mean velocity: to compare, not to change anything."""
-
-
-def run(
-    plan: Plan,
-    state: State,
-    dynamics: Dynamics,
-    field: Field,
-    tape: Sequence[Any],
-    noise: Iterator[Tensor],
-    look: Look | None = None,
-) -> tuple[State, Tensor]:
-    """Carry out a plan's tested part: the end state and the work W of its kicks, [chains] float64.
-
-    A pure function of the state, the tape and the noise. The tape is read only where no gradient is at hand: a state
-    that brings one, as a deterministic guide leaves it, saves the first entry. The end has its potential only where
-    the guide is exact and the last move was a kick.
-    """
-    position, momentum, potential, gradient = state[:4]
-    mass, temperature = dynamics.mass, dynamics.temperature
-    entries = iter(tape)
-    work = torch.zeros(len(position), dtype=torch.float64, device=position.device)
-    for letter, time, warmth in plan.moves:
-        t = float(time) * dynamics.step_size
-        before, by_kick = momentum, 0.0
-        if letter == "A":
-            position = position + t * mass.velocity(momentum)
-            potential, gradient = None, None
-            continue
-        if letter == "O":
-            warmer = dynamics._replace(temperature=temperature * warmth)
-            momentum = refresh(momentum, dynamics.decay(time), warmer, noise)
-        else:
-            if gradient is None:
-                gradient, potential = field(position, next(entries))
-            if letter == "B":
-                momentum = momentum - t * gradient
-            else:
-                c = dynamics.decay(time) / 2
-                heat = math.sqrt(4 * c * temperature * warmth) * mass.colour(next(noise)) if c else 0.0
-                momentum = ((1 - c) * momentum - t * gradient + heat) / (1 + c)
-            mean_velocity = mass.velocity(before + momentum) / 2
-            by_kick = -t * _dot(gradient, mean_velocity)
-            work = work + by_kick
-            if look is not None:
-                look(t, position, gradient, mean_velocity)
-        if warmth != 1.0 and letter != "B":
-            change = _dot(momentum - before, mass.velocity(momentum + before)) / 2
-            work = work + (1 - 1 / warmth) * (change - by_kick)
-    if not field.deterministic:
-        gradient = None  # the next trajectory reads a tape of its own
-    return State(position, momentum, potential, gradient, state.owed, state.trajectories + 1), work
-
-
-def _dot(a: Tensor, b: Tensor) -> Tensor:
-    return (a * b).sum(-1, dtype=torch.float64)
-
-
-def refresh(momentum: Tensor, decay: float, dynamics: Dynamics, noise: Iterator[Tensor]) -> Tensor:
-    """The letter O, with `decay` = γt. No friction draws no noise; γt = ∞ is a momentum drawn afresh."""
-    if decay == 0:
-        return momentum
-    scale = math.sqrt(-math.expm1(-2 * decay) * dynamics.temperature)
-    return math.exp(-decay) * momentum + scale * dynamics.mass.colour(next(noise))
-
-
-def normals(like: Tensor, generator: torch.Generator) -> Iterator[Tensor]:
-    """Standard normal noise in the shape of `like`, for as long as it is asked for."""
-    while True:
-        yield torch.randn(like.shape, generator=generator, dtype=like.dtype, device=like.device)
+        return head, body, tail

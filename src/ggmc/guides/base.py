@@ -8,7 +8,7 @@ must be deterministic: that is checked before the first tested trajectory, as is
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import final
 
 import torch
@@ -29,7 +29,7 @@ class GradientField(ABC):
         sweep: Gradients after which the tape has come round.
         whole_sweeps: Whether trajectories should be whole numbers of sweeps.
         default_steps: The steps of a trajectory where none are given; by default one sweep.
-        frozen: Tensors that must not change while sampling.
+        frozen: A function that returns the tensors that must not change while sampling.
         advice: What warm-up may use.
 
     Example:
@@ -54,7 +54,7 @@ class GradientField(ABC):
         sweep: int = 1,
         whole_sweeps: bool = False,
         default_steps: int | None = None,
-        frozen: Sequence[Tensor] = (),
+        frozen: Callable[[], Sequence[Tensor]] = tuple,
         advice: Advice | None = None,
     ):
         self.order = order
@@ -62,7 +62,7 @@ class GradientField(ABC):
         self.epoch, self.sweep = epoch, sweep
         self.whole_sweeps = whole_sweeps
         self.default_steps = sweep if default_steps is None else default_steps
-        self.frozen = tuple(frozen)
+        self.frozen = frozen
         self.advice = Advice() if advice is None else advice
 
     @abstractmethod

@@ -118,14 +118,13 @@ class ControlVariateField(GradientField):
             each = curvatures(target, batches, anchor, diagonal=curvature == "diagonal")
             self._curvature = each.mean(0, dtype=torch.float64)
             self._curvatures = (each - self._curvature).to(anchor.dtype)
-        kept = (anchor, self._gradient_at_anchor, self._gradients, self._curvatures)
         sweep = order.sweep(numbers)
         super().__init__(
             order=order,
             epoch=numbers,
             sweep=sweep,
             default_steps=min(SHORT, sweep),
-            frozen=[tensor for tensor in kept if tensor is not None],
+            frozen=self._kept,
             advice=Advice(mass=self.mass, starts=self.starts),
         )
 
@@ -158,6 +157,10 @@ class ControlVariateField(GradientField):
             bent = curvature * away if curvature.dim() == 2 else torch.bmm(curvature, away[:, :, None])[:, :, 0]
             gradient = gradient - bent
         return gradient, None
+
+    def _kept(self) -> list[Tensor]:
+        kept = (self._anchor, self._gradient_at_anchor, self._gradients, self._curvatures)
+        return [tensor for tensor in kept if tensor is not None]
 
     @property
     def anchor_values(self) -> dict[str, Tensor]:

@@ -1,4 +1,4 @@
-"""AMAGOLD: friction and kick in one implicit step, tested once for many minibatches: GGMC's word `ACA`.
+"""AMAGOLD: friction and kick in one implicit step, tested once for many minibatches: the word `ACA`.
 
     θ ← θ + (h/2) M⁻¹m
     m ← [(1 − c) m − h g(θ; ζ) + √(4cT) M^½ ε] / (1 + c),   c = γh/2
@@ -16,22 +16,33 @@ stochastic gradient MCMC", 2020.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
+from ggmc.dynamics import length
 from ggmc.dynamics.length import Steps
-from ggmc.guides import Exact, Field, Guide
-from ggmc.kernels.ggmc import GGMC, Init, Step
-from ggmc.targets.base import Target
+from ggmc.dynamics.mass import MassLike
+from ggmc.errors import require_not_negative
+from ggmc.guides import Exact, GradientField, Guide
+from ggmc.kernels.base import check_settings
+from ggmc.kernels.words import Program, WordKernel
 
 
-@dataclass(frozen=True)
-class AMAGOLD:
-    """Amortised Metropolis-adjusted stochastic-gradient sampling; settings as in `ggmc.GGMC`.
+@dataclass(frozen=True, eq=False)
+class AMAGOLD(WordKernel):
+    """Amortised Metropolis-adjusted stochastic-gradient sampling: the correctable relabelling of SGHMC.
+
+    Args:
+        step_size: h; None leaves it to warm-up.
+        friction: γ, finite.
+        steps: Steps of a trajectory, as in `ggmc.GGMC`.
+        guide: The gradient field.
+        temperature: T.
+        mass: As in `ggmc.GGMC`.
+        adjust: Whether trajectories are tested.
 
     Example:
         >>> import ggmc
-        >>> ggmc.AMAGOLD(step_size=0.1, steps=10).as_ggmc().scheme
-        'ACA'
+        >>> ggmc.AMAGOLD(step_size=0.1, steps=10).steps
+        10
     """
 
     step_size: float | None = None
@@ -39,22 +50,13 @@ class AMAGOLD:
     steps: Steps | None = None
     guide: Guide = Exact()
     temperature: float = 1.0
-    mass: Any = None
+    mass: MassLike = None
     adjust: bool = True
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "mass", self.as_ggmc().mass)
+        check_settings(self)
+        require_not_negative("friction", self.friction)
+        length.check(self.steps)
 
-    def as_ggmc(self) -> GGMC:
-        """The same sampler as a word."""
-        return GGMC(
-            self.step_size, self.friction, self.steps, "ACA", self.guide, self.temperature, self.mass, self.adjust
-        )
-
-    def bind(self, target: Target) -> tuple[Init, Step]:
-        """The functional form: `init(positions, generator)` and `step(state, generator)`."""
-        return self.as_ggmc().bind(target)
-
-    def on(self, target: Target, field: Field, early_stop: bool = True) -> tuple[Init, Step]:
-        """The same with a guide that is already bound."""
-        return self.as_ggmc().on(target, field, early_stop)
+    def program(self, field: GradientField) -> Program:
+        return Program("ACA", self.friction, self.steps)

@@ -1,4 +1,4 @@
-"""HMC: Hamiltonian Monte Carlo, GGMC's word `O(BAB)O` with infinite friction.
+"""HMC: Hamiltonian Monte Carlo, the word `O(BAB)O` with infinite friction.
 
     m ~ N(0, T·M);   steps times:  m ← m − (h/2) ∇U(θ),  θ ← θ + h M⁻¹m,  m ← m − (h/2) ∇U(θ);   test
 
@@ -9,18 +9,27 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any
 
+from ggmc.dynamics import length
 from ggmc.dynamics.length import Steps
+from ggmc.dynamics.mass import MassLike
 from ggmc.errors import BadInput
-from ggmc.guides import Exact, Field, Guide
-from ggmc.kernels.ggmc import GGMC, Init, Step
-from ggmc.targets.base import Target
+from ggmc.guides import Exact, GradientField, Guide
+from ggmc.kernels.base import check_settings
+from ggmc.kernels.words import Program, WordKernel
 
 
-@dataclass(frozen=True)
-class HMC:
-    """Hamiltonian Monte Carlo; settings as in `ggmc.GGMC`.
+@dataclass(frozen=True, eq=False)
+class HMC(WordKernel):
+    """Hamiltonian Monte Carlo.
+
+    Args:
+        step_size: h; None leaves it to warm-up.
+        steps: Steps of a trajectory, as in `ggmc.GGMC`; needed where a step size is given.
+        guide: The gradient field.
+        temperature: T.
+        mass: As in `ggmc.GGMC`.
+        adjust: Whether trajectories are tested.
 
     Example:
         >>> import ggmc
@@ -32,24 +41,14 @@ class HMC:
     steps: Steps | None = None
     guide: Guide = Exact()
     temperature: float = 1.0
-    mass: Any = None
+    mass: MassLike = None
     adjust: bool = True
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "mass", self.as_ggmc().mass)
+        check_settings(self)
+        length.check(self.steps)
         if self.step_size is not None and self.steps is None:
             raise BadInput("HMC with a given step_size needs steps too: give steps, or leave both to warm-up")
 
-    def as_ggmc(self) -> GGMC:
-        """The same sampler as a word."""
-        return GGMC(
-            self.step_size, math.inf, self.steps, "O(BAB)O", self.guide, self.temperature, self.mass, self.adjust
-        )
-
-    def bind(self, target: Target) -> tuple[Init, Step]:
-        """The functional form: `init(positions, generator)` and `step(state, generator)`."""
-        return self.as_ggmc().bind(target)
-
-    def on(self, target: Target, field: Field, early_stop: bool = True) -> tuple[Init, Step]:
-        """The same with a guide that is already bound."""
-        return self.as_ggmc().on(target, field, early_stop)
+    def program(self, field: GradientField) -> Program:
+        return Program("O(BAB)O", math.inf, self.steps)

@@ -9,23 +9,33 @@ HMC. Riou-Durand and Vogrinc, "Metropolis Adjusted Langevin Trajectories", 2022.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
+from ggmc.dynamics import length
 from ggmc.dynamics.length import Steps
-from ggmc.errors import BadInput
-from ggmc.guides import Exact, Field, Guide
-from ggmc.kernels.ggmc import GGMC, Init, Step
-from ggmc.targets.base import Target
+from ggmc.dynamics.mass import MassLike
+from ggmc.errors import BadInput, require_not_negative
+from ggmc.guides import Exact, GradientField, Guide
+from ggmc.kernels.base import check_settings
+from ggmc.kernels.words import Program, WordKernel
 
 
-@dataclass(frozen=True)
-class MALT:
-    """Metropolis-adjusted Langevin trajectories; settings as in `ggmc.GGMC`.
+@dataclass(frozen=True, eq=False)
+class MALT(WordKernel):
+    """Metropolis-adjusted Langevin trajectories.
+
+    Args:
+        step_size: h; None leaves it to warm-up.
+        friction: γ, along the trajectory.
+        steps: Steps of a trajectory, as in `ggmc.GGMC`; needed where a step size is given.
+        guide: The gradient field.
+        temperature: T.
+        mass: As in `ggmc.GGMC`.
+        adjust: Whether trajectories are tested.
 
     Example:
         >>> import ggmc
-        >>> ggmc.MALT(step_size=0.1, steps=10).as_ggmc().fresh_momentum
-        True
+        >>> ggmc.MALT(step_size=0.1, steps=10).friction
+        1.0
     """
 
     step_size: float | None = None
@@ -33,32 +43,15 @@ class MALT:
     steps: Steps | None = None
     guide: Guide = Exact()
     temperature: float = 1.0
-    mass: Any = None
+    mass: MassLike = None
     adjust: bool = True
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "mass", self.as_ggmc().mass)
+        check_settings(self)
+        require_not_negative("friction", self.friction, finite=False)
+        length.check(self.steps)
         if self.step_size is not None and self.steps is None:
             raise BadInput("MALT with a given step_size needs steps too: give steps, or leave both to warm-up")
 
-    def as_ggmc(self) -> GGMC:
-        """The same sampler as a word."""
-        return GGMC(
-            self.step_size,
-            self.friction,
-            self.steps,
-            "OBABO",
-            self.guide,
-            self.temperature,
-            self.mass,
-            self.adjust,
-            fresh_momentum=True,
-        )
-
-    def bind(self, target: Target) -> tuple[Init, Step]:
-        """The functional form: `init(positions, generator)` and `step(state, generator)`."""
-        return self.as_ggmc().bind(target)
-
-    def on(self, target: Target, field: Field, early_stop: bool = True) -> tuple[Init, Step]:
-        """The same with a guide that is already bound."""
-        return self.as_ggmc().on(target, field, early_stop)
+    def program(self, field: GradientField) -> Program:
+        return Program("OBABO", self.friction, self.steps, fresh_momentum=True)

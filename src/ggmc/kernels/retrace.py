@@ -2,23 +2,26 @@
 
 A step takes (θ, m) with some noise to (θ', m'). It can be corrected only if, from (θ', −m') and with the same
 minibatches in reverse order, *some* noise takes it to (θ, −m): else the density of the way back is zero, and so is the
-acceptance probability. `retrace` looks for that noise.
+acceptance probability. A trajectory must be retraced step by step: over several steps there is noise enough to connect
+almost any two ends, by a path that is not the way back. `retrace` looks for the noise of each step.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
-from ggmc.dynamics import length as lengths
-from ggmc.dynamics.scheme import Dynamics, Scheme, State, run
+from ggmc.dynamics.scheme import Move
+from ggmc.dynamics.state import State
+from ggmc.dynamics.trajectory import Trajectory
 from ggmc.errors import BadInput
-from ggmc.kernels.ggmc import fixed_mass
-from ggmc.kernels.sghmc import SGHMC, euler
+from ggmc.kernels.base import Kernel
+from ggmc.kernels.words import WordKernel, WordSampler
 from ggmc.targets.base import Target
 
 Update = Callable[[Tensor, Tensor, Tensor, bool], tuple[Tensor, Tensor]]
@@ -33,58 +36,86 @@ class Retraced(NamedTuple):
     """How near the way back comes."""
 
     distance: float
-    """From (θ, −m) to the nearest point that any noise reaches, in units of the way the step went."""
+    """From (θ, −m) to the nearest point that any noise reaches, in units of the way the step went; of the worst step."""
     noise: Tensor
-    """The noise that comes nearest."""
+    """The noise that comes nearest, in that step."""
 
     @property
     def possible(self) -> bool:
+        """Whether the way back exists."""
         return self.distance < NEAR
 
 
-def retrace(sampler: Any, target: Target, noises: int | None = None, seed: int = 0) -> Retraced:
-    """Take a step, then look for the noise of the way back.
+def retrace(sampler: Kernel | Update, target: Target, noises: int | None = None, seed: int = 0) -> Retraced:
+    """Take a trajectory, then look for the noise of the way back, step by step.
 
-    `sampler` is a kernel of this library, or a function `update(position, momentum, noise, backwards)` of your own that
-    carries out one step with `noises` standard normal draws [noises, 1, d].
+    Args:
+        sampler: A kernel that is a word, or a function `update(position, momentum, noise, backwards)` of your own that
+            carries out one step.
+        target: A target in float64.
+        noises: For a function: how many standard normal draws [noises, 1, d] it takes.
+        seed: Of the start, the tape and the noise.
+
+    Returns:
+        The distance by which the worst step misses; `possible` tells whether it is zero up to rounding.
 
     Example:
         >>> import torch, ggmc
         >>> target = ggmc.Density(lambda x: -(x**4 / 4 + x).sum(), torch.zeros(2, dtype=torch.float64))
         >>> ggmc.retrace(ggmc.GGMC(step_size=0.3), target).possible
         True
-        >>> ggmc.retrace(ggmc.SGHMC(step_size=0.3), target).possible
+        >>> ggmc.retrace(ggmc.SGHMC(step_size=0.3, steps=4), target).possible
         False
     """
-    generator = torch.Generator().manual_seed(seed)
+    generator = torch.Generator(target.device).manual_seed(seed)
     if target.dtype != torch.float64:
         raise BadInput(f"retrace needs a target in float64 to tell zero from small, got {target.dtype}")
-    if getattr(sampler, "step_size", 1.0) is None:
-        raise BadInput("retrace needs a kernel with a step_size, got None")
-    update: Update
-    if hasattr(sampler, "bind"):
-        update, noises = _update_of(sampler, target, generator)
+    if isinstance(sampler, Kernel):
+        segments = _segments_of(sampler, target, generator)
     elif callable(sampler) and noises is not None:
-        update = sampler  # pyright: ignore[reportAssignmentType]
+        segments = [_Segment(sampler, noises)]
     else:
         raise BadInput(f"retrace needs a kernel, or a function and its number of noises, got {sampler!r}")
     position = target.starts(1, generator).double()
-    shape = (noises, *position.shape)
-    momentum = torch.randn(position.shape, generator=generator, dtype=torch.float64)
-    there, after = update(position, momentum, torch.randn(shape, generator=generator, dtype=torch.float64), False)
-    way = torch.cat([there - position, after - momentum]).norm().item()
+    momentum = torch.randn(position.shape, generator=generator, dtype=torch.float64, device=target.device)
+    ends = [(position, momentum)]
+    for segment in segments:
+        noise = torch.randn(
+            (segment.noises, *position.shape), generator=generator, dtype=torch.float64, device=target.device
+        )
+        ends.append(segment.update(*ends[-1], noise, False))
+    worst = Retraced(0.0, torch.zeros(0, device=target.device))
+    for number, segment in enumerate(segments):  # the way back carries out the same segments in the same order
+        found = _nearest(segment, ends[-1 - number], ends[-2 - number])
+        worst = found if not found.distance <= worst.distance else worst
+    return worst
+
+
+@dataclass(frozen=True)
+class _Segment:
+    """One step: how it moves, forwards or as that part of the way back."""
+
+    update: Update
+    noises: int
+
+
+def _nearest(segment: _Segment, there: tuple[Tensor, Tensor], wanted: tuple[Tensor, Tensor]) -> Retraced:
+    """How near the segment comes to `wanted` on the way back from `there`, by the best noise."""
+    (position, momentum), (start, before) = there, wanted
+    shape = (segment.noises, *position.shape)
+    way = torch.cat([position - start, momentum - before]).norm().clamp_min(1e-12).item()
 
     def miss(noise: Tensor) -> Tensor:
-        back, flipped = update(there, -after, noise.view(shape), True)
-        return torch.cat([back - position, flipped + momentum]).flatten()
+        back, flipped = segment.update(position, -momentum, noise.view(shape), True)
+        return torch.cat([back - start, flipped + before]).flatten()
 
-    noise = torch.zeros(math.prod(shape), dtype=torch.float64)
+    noise = torch.zeros(math.prod(shape), dtype=torch.float64, device=position.device)
     if noise.numel() == 0:
         return Retraced(miss(noise).norm().item() / way, noise.view(shape))
-    nudges = NUDGE * torch.eye(len(noise), dtype=torch.float64)
+    nudges = NUDGE * torch.eye(len(noise), dtype=torch.float64, device=position.device)
     for _ in range(ITERATIONS):  # Gauss and Newton, by differences: guides do not keep their graph
         slope = torch.stack([(miss(noise + nudge) - miss(noise - nudge)) / (2 * NUDGE) for nudge in nudges], 1)
-        change = torch.linalg.lstsq(slope, -miss(noise)[:, None], driver="gelsd").solution[:, 0]
+        change = torch.linalg.lstsq(slope.cpu(), -miss(noise)[:, None].cpu(), driver="gelsd").solution[:, 0].to(noise)
         here = miss(noise).norm()
         while not miss(noise + change).norm() < here and change.norm() > 1e-12 * (1 + noise.norm()):
             change = change / 2
@@ -94,28 +125,61 @@ def retrace(sampler: Any, target: Target, noises: int | None = None, seed: int =
     return Retraced(miss(noise).norm().item() / way, noise.view(shape))
 
 
-def _update_of(kernel: Any, target: Target, generator: torch.Generator) -> tuple[Update, int]:
-    """One trajectory of a kernel as a function of its noise, and how many noises that takes."""
+def _segments_of(kernel: Kernel, target: Target, generator: torch.Generator) -> list[_Segment]:
+    """A trajectory of a kernel, step by step, each a function of its noise."""
+    if kernel.step_size is None:
+        raise BadInput("retrace needs a kernel with a step_size, got None")
+    if not isinstance(kernel, WordKernel):
+        raise BadInput(f"retrace needs a kernel that is a word, or a function that carries out a step, got {kernel!r}")
     field = kernel.guide.bind(target)
-    is_word = not isinstance(kernel, SGHMC)
-    settings: Any = kernel.as_ggmc() if is_word else kernel
+    sampler = WordSampler(_untested(kernel), kernel.program(field), target, field)
+    steps, along = sampler.parameters.steps[0], sampler.program.along
+    factors = None if along is None else along.factors(steps)
+    there = back = sampler.scheme.segments(steps, factors)
+    if along is not None and along.either_way and factors is not None:
+        back = sampler.scheme.segments(steps, factors.reversed())
     # Any finite friction will do to see where noise can reach; infinite friction has it reach everywhere.
-    friction = min(settings.friction, 1.0 / settings.step_size)
-    dynamics = Dynamics(settings.step_size, friction, settings.temperature, fixed_mass(settings.mass, target))
-    steps = lengths.ends(lengths.in_steps(settings.steps, field))[0]
-    along = getattr(settings, "along", None)
-    plan = Scheme(settings.scheme).plan(steps, along and along.factors(steps)) if is_word else None
-    tape = field.tape(plan.gradients if plan else steps, 1, generator)
-    reversed_tape: Any = tape.flip(0) if isinstance(tape, Tensor) else tape[::-1]
+    friction = min(sampler.program.friction, 1.0 / kernel.step_size)
+    parameters = sampler.parameters.change(friction=friction)
+    entries = sampler.scheme.plan(steps, factors).gradients
+    tape = field.tape(entries, 1, generator)
 
-    def update(position: Tensor, momentum: Tensor, noise: Tensor, backwards: bool) -> tuple[Tensor, Tensor]:
-        state = State(position, momentum, None, None)
-        its: Any = reversed_tape if backwards else tape
-        if plan is None:
-            return euler(state, dynamics, field, its, iter(noise))
-        end, _ = run(plan, state, dynamics, field, its, iter(noise))
-        return end.position, end.momentum
+    # Where a segment's kicks read the tape: a kick that shares its position with the one before shares its entry.
+    places: list[int] = []
+    place, known = -1, False
+    for moves in there:
+        first: int | None = None
+        for move in moves:
+            letter = sampler.scheme.letters[move.letter]
+            if letter.drifts:
+                known = False
+            elif letter.kicks:
+                place, known = (place, True) if known else (place + 1, True)
+                first = place if first is None else first
+        places.append(max(place, 0) if first is None else first)
 
-    if plan is None:
-        return update, steps
-    return update, sum(move.letter in "OC" and dynamics.decay(move.time) > 0 for move in plan.moves)
+    def update_of(number: int) -> Update:
+        def update(position: Tensor, momentum: Tensor, noise: Tensor, backwards: bool) -> tuple[Tensor, Tensor]:
+            moves: tuple[Move, ...] = back[number] if backwards else there[number]
+            own = None if tape is None else (tape.flip(0) if backwards else tape)[places[number] :]
+            state = State(position, momentum, extra=_variables(sampler, position))
+            path = Trajectory(state, parameters, field, own, iter(noise).__next__, sampler.program.letters)
+            path.run(moves)
+            return path.position, path.momentum
+
+        return update
+
+    def noises(moves: tuple[Move, ...]) -> int:
+        letters = sampler.scheme.letters
+        return sum(letters[move.letter].noises(float(move.time), parameters) for move in moves)
+
+    return [_Segment(update_of(number), noises(moves)) for number, moves in enumerate(there)]
+
+
+def _variables(sampler: WordSampler, position: Tensor) -> dict[str, Tensor]:
+    return {name: first(position) for name, first in sampler.program.variables.items()}
+
+
+def _untested(kernel: WordKernel) -> WordKernel:
+    """The same without its test: whether it can be retraced is the question."""
+    return replace(kernel, adjust=False)  # pyright: ignore[reportArgumentType]

@@ -6,7 +6,7 @@ data or of batches. Neal, "MCMC using Hamiltonian dynamics", 2011.
 
 from __future__ import annotations
 
-from ggmc.dynamics.metropolis import Info
+from ggmc.dynamics.state import Info
 from ggmc.errors import BadInput
 from ggmc.optim.midpoint import Midpoint
 from ggmc.optim.sampler import Parameters, Potential

@@ -16,8 +16,9 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from ggmc.bayes.random_layers import restless_layers
-from ggmc.dynamics.metropolis import Info, log_uniforms
+from ggmc.bayes.module_checks import random_layers as restless_layers
+from ggmc.dynamics.metropolis import log_uniforms
+from ggmc.dynamics.state import Info
 from ggmc.errors import BadInput
 from ggmc.optim.flat import Flat, trainable
 from ggmc.optim.settings import Settings

@@ -15,7 +15,7 @@ import math
 import torch
 from torch import Tensor
 
-from ggmc.dynamics.metropolis import Info
+from ggmc.dynamics.state import Info
 from ggmc.errors import NotExact
 from ggmc.kernels.sghmc import THEOREM_1
 from ggmc.optim.sampler import Parameters, Potential, Sampler

@@ -10,8 +10,8 @@ import torch
 from torch import Tensor, nn
 
 from ggmc.dynamics import metropolis
-from ggmc.dynamics.metropolis import Info
-from ggmc.dynamics.scheme import State
+from ggmc.dynamics.state import Info
+from ggmc.dynamics.state import State
 from ggmc.errors import BadInput, NotExact
 from ggmc.optim.flat import Flat
 from ggmc.optim.settings import Settings

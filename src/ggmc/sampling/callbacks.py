@@ -1,25 +1,24 @@
-"""Those who watch a run while it goes on: the progress bar, and whoever the user appoints."""
+"""Callbacks: what is called after every trajectory of a run. The progress bar is one; a user may add another."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Callable
+from typing import NamedTuple
 
 from tqdm.auto import tqdm
 
 from ggmc.dynamics.mass import Mass
-from ggmc.dynamics.metropolis import Info
-from ggmc.dynamics.scheme import State
+from ggmc.dynamics.state import Info, State
 from ggmc.targets.layout import Layout
-
-if TYPE_CHECKING:
-    from ggmc.sampling.sample import Chains
 
 
 class Moment(NamedTuple):
-    """Where a run stands after a trajectory, for those who watch it."""
+    """Where a run stands after a trajectory."""
 
-    iteration: int  # trajectories so far, warm-up included
+    iteration: int
+    """Trajectories so far, warm-up included."""
     warming: bool
+    """Whether it belongs to warm-up."""
     info: Info
     state: State
     step_size: float
@@ -27,25 +26,33 @@ class Moment(NamedTuple):
     layout: Layout
 
 
-class Progress:
-    """A tqdm bar that says what the chains are doing."""
+Callback = Callable[[Moment], None]
 
-    def __init__(self, run: Chains, draws: int, shown: bool):
-        self._run = run
-        self._bar = tqdm(total=run.warmup.iterations + draws, disable=not shown, dynamic_ncols=True, desc="warm-up")
+
+class Progress:
+    """A tqdm bar that says what the chains are doing.
+
+    Args:
+        total: Trajectories in all, warm-up included.
+        shown: Whether it is shown.
+    """
+
+    def __init__(self, total: int, shown: bool):
+        self._bar = tqdm(total=total, disable=not shown, dynamic_ncols=True, desc="warm-up")
         self._accepted = 0.0
         self._diverging = 0
         self._seen = 0
         self._sampling = False
 
-    def update(self, info: Info) -> None:
+    def update(self, info: Info, warming: bool) -> None:
+        """Count one trajectory."""
         if self._bar.disable:
             return
-        if self._run.drawn and not self._sampling:
+        if not warming and not self._sampling:
             self._sampling, self._accepted, self._diverging, self._seen = True, 0.0, 0, 0
             self._bar.set_description("sampling")
-        acceptance = info.log_accept.clamp_max(0.0).exp().mean().item()
-        if acceptance == acceptance:  # not known while nobody looks
+        acceptance = info.acceptance().mean().item()
+        if acceptance == acceptance:  # NaN where it was not computed
             self._accepted += acceptance
             self._seen += 1
         self._diverging += int(info.diverging.sum())

@@ -9,15 +9,13 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 from torch import Tensor
 
+from ggmc.targets.data import Data
 from ggmc.targets.layout import Layout
-
-if TYPE_CHECKING:
-    from ggmc.targets.data import Data
 
 
 @dataclass(frozen=True)

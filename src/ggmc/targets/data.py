@@ -10,8 +10,8 @@ Example:
 
 from __future__ import annotations
 
-import logging
 import math
+from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from typing import Any
 
@@ -23,15 +23,42 @@ from torch.utils.data import DataLoader, IterableDataset, TensorDataset, default
 from ggmc import progress
 from ggmc.errors import BadInput
 
-log = logging.getLogger("ggmc")
-
 IN_MEMORY = 2 * 2**30  # bytes: smaller data sets are read once and kept
 
 
-class InMemory:
-    """A tree of tensors, all with one leading dimension of examples."""
+class Data(ABC):
+    """N examples, any of them by number.
 
-    not_exact: str | None = None
+    Args:
+        device: Where the examples that are handed out lie.
+        num_bytes: The memory that all examples take; infinity if they cannot all be kept.
+        not_exact: None where an example is the same each time it is read; else why it is not, with a remedy.
+    """
+
+    def __init__(self, device: torch.device, *, num_bytes: float, not_exact: str | None):
+        self.device = device
+        self.bytes = num_bytes
+        self.not_exact = not_exact
+
+    @abstractmethod
+    def __len__(self) -> int: ...
+
+    @abstractmethod
+    def take(self, indices: Tensor) -> Any:
+        """Examples by number, in any shape: leaves [*indices.shape, ...]."""
+
+    @abstractmethod
+    def slice(self, begin: int, end: int) -> Any:
+        """Consecutive examples: leaves [end − begin, ...], or fewer at the end of the data."""
+
+
+class InMemory(Data):
+    """A tree of tensors, all with one leading dimension of examples.
+
+    Args:
+        tree: The tensors.
+        device: Where to keep them.
+    """
 
     def __init__(self, tree: Any, device: torch.device):
         leaves = tree_leaves(tree)
@@ -43,29 +70,31 @@ class InMemory:
             raise BadInput(f"data must be tensors of one length, with at least one example, got lengths {lengths}")
         self._tree = tree_map(lambda leaf: leaf.to(device), tree)
         self._length = lengths[0]
-        self.device = device
-        self.bytes = sum(leaf.nbytes for leaf in leaves)
+        super().__init__(device, num_bytes=sum(leaf.nbytes for leaf in leaves), not_exact=None)
 
     def __len__(self) -> int:
         return self._length
 
     def take(self, indices: Tensor) -> Any:
-        """Examples by number, in any shape: leaves [*indices.shape, ...]."""
         return tree_map(lambda leaf: leaf[indices], self._tree)
 
-    def slice(self, begin: int, end: int) -> Any:
-        """Consecutive examples, without a copy."""
+    def slice(self, begin: int, end: int) -> Any:  # views: nothing is copied
         return tree_map(lambda leaf: leaf[begin:end], self._tree)
 
 
-class OnDemand:
-    """A map-style Dataset too large to keep, or whose answers change: each example is read whenever it is needed."""
+class OnDemand(Data):
+    """A map-style Dataset too large to keep, or whose answers change: each example is read whenever it is needed.
+
+    Args:
+        dataset: The examples.
+        collate: A function that joins a list of examples.
+        device: Where to put what was read.
+        not_exact: Why an example is not the same each time it is read, if it is not.
+    """
 
     def __init__(self, dataset: Any, collate: Any, device: torch.device, not_exact: str | None):
+        super().__init__(device, num_bytes=math.inf, not_exact=not_exact)
         self._dataset, self._collate = dataset, collate
-        self.device = device
-        self.not_exact = not_exact
-        self.bytes = math.inf
 
     def __len__(self) -> int:
         return len(self._dataset)
@@ -75,15 +104,18 @@ class OnDemand:
         return tree_map(lambda leaf: leaf.to(self.device).unflatten(0, indices.shape), examples)
 
     def slice(self, begin: int, end: int) -> Any:
-        return self.take(torch.arange(begin, min(end, len(self))))
-
-
-Data = InMemory | OnDemand
+        return self.take(torch.arange(begin, min(end, len(self)), device="cpu"))
 
 
 def as_data(data: Any, device: torch.device) -> Data:
-    """Tensors in a tuple, list or dict, a map-style Dataset, or a DataLoader over one, whose sampler plays no part."""
-    if isinstance(data, InMemory | OnDemand):
+    """What the user gives as data, as examples by number.
+
+    Args:
+        data: Tensors, or a tuple, list or dict of tensors, with one row per example; a map-style Dataset; a DataLoader
+            over one, whose sampler is not used; or `Data`, which is returned as it is.
+        device: Where the examples shall lie.
+    """
+    if isinstance(data, Data):
         return data
     collate = default_collate
     if isinstance(data, DataLoader):

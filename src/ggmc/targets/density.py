@@ -3,22 +3,32 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from abc import abstractmethod
+from collections.abc import Callable, Sequence
 from typing import Any, Self
 
 import torch
 from torch import Tensor
 
 from ggmc.errors import BadInput, require_not_negative
-from ggmc.targets.batched import OverChains, can_be_vectorised, no_validation, row_by_row_if_singular
 from ggmc.targets.base import Advice, Target
+from ggmc.targets.batched import OverChains, can_be_vectorised, no_validation, row_by_row_if_singular
 from ggmc.targets.layout import Constraints, Coordinates, Parameters
 
 log = logging.getLogger("ggmc")
 
 
 class NamedTarget(Target):
-    """What targets on the user's named values share; each adds its own potential."""
+    """What targets on the user's named values share; each adds its own potential.
+
+    Args:
+        start: One value of every parameter, on the user's scale: a tensor, or a dict of tensors.
+        constraints: Where each parameter may lie.
+        jitter: The largest distance of a chain's first position from the start, in each coordinate, unconstrained.
+        not_exact: As in `Target`.
+        stops_early: As in `Target`.
+        advice: As in `Target`.
+    """
 
     vectorise: bool | None
     """Whether all chains run at once; None where that is measured."""
@@ -52,13 +62,16 @@ class NamedTarget(Target):
         return self.coordinates.unconstrain(values)
 
     def compile(self) -> Self:
-        """Have gradients compiled by `torch.compile` from now on; returns the target itself.
+        """Have gradients compiled by `torch.compile` from now on.
 
-        For small targets, whose time goes into Python and not into numbers. Compilation takes some seconds, or minutes
-        where log densities are written as long loops, so that only long runs gain by it. All chains then run at once.
-        Without a C++ compiler, or where chains have to run one after another, all stays as it is and a notice says so.
-        Compiled sums round differently: draws are of the same law, but not bit for bit the same. What a log density
-        reads besides its arguments is taken as it is at the first call: to change it, make a new target.
+        For long runs of small targets, whose time goes into Python: compilation takes some seconds, or minutes where
+        log densities are long loops. All chains then run at once. Without a C++ compiler, or where chains have to run
+        one after another, nothing changes and a notice says so. Compiled sums round differently: draws are not bit for
+        bit the same. What a log density reads besides its arguments is fixed at the first call: to change it, make a
+        new target.
+
+        Returns:
+            The target itself.
 
         Example:
             >>> import torch, ggmc
@@ -69,24 +82,36 @@ class NamedTarget(Target):
         if self.vectorise is False:
             log.warning("%s runs its chains one after another, so it is not compiled", self)
             return self
-        for part in vars(self).values():
-            if isinstance(part, OverChains):
-                part.compile()
+        for function in self._over_chains():
+            function.compile()
         return self
 
+    @abstractmethod
+    def _over_chains(self) -> Sequence[OverChains]:
+        """The functions of one chain whose gradients can be compiled."""
+
     def starts(self, chains: int, generator: torch.Generator) -> Tensor:
-        shape = (chains, self.layout.size)
-        noise = torch.rand(shape, generator=generator, dtype=self.dtype, device=self.device) * 2 - 1
         spread = torch.full((chains, 1), self.jitter, dtype=self.dtype, device=self.device)
-        # Only where a chain begins is chosen by looking, which biases nothing; the start itself is known to be finite.
+        return self.around(self.start.expand(chains, -1), spread, generator)
+
+    def around(self, centres: Tensor, spread: Tensor, generator: torch.Generator) -> Tensor:
+        """Rows drawn uniformly around others of finite potential: at most `spread` [chains, 1] away, or less.
+
+        Only where a chain starts is chosen by its potential, which does not bias the chain.
+        """
+        noise = torch.rand(centres.shape, generator=generator, dtype=self.dtype, device=self.device) * 2 - 1
         for _ in range(30):
-            position = self.coordinates.start + spread * noise
-            potential, gradient = self.potential_and_gradient(position)
-            bad = ~(potential.isfinite() & gradient.isfinite().all(-1))
+            position = centres + spread * noise
+            bad = ~self.is_finite(position)
             if not bad.any():
                 return position
             spread[bad] /= 2
-        return self.coordinates.start + 0 * noise
+        return centres + 0 * noise
+
+    def is_finite(self, position: Tensor) -> Tensor:
+        """Whether potential and gradient of each row are finite: [chains]."""
+        potential, gradient = self.potential_and_gradient(position)
+        return potential.isfinite() & gradient.isfinite().all(-1)
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.coordinates})"
@@ -95,11 +120,15 @@ class NamedTarget(Target):
 class Density(NamedTarget):
     """Any torch log density of one tensor or of a dict of tensors.
 
-    `log_prob` is written for one chain and returns a scalar, constants left out if you like; it is vectorised over
-    chains with `torch.func.vmap` (chain by chain, with a notice, where it cannot be). `start` gives names, shapes,
-    precision and device. Each chain starts at it plus uniform noise of ±`jitter` on the unconstrained scale, so that R̂
-    has something to compare. `constraints` maps names to `torch.distributions` constraints or transforms (for a single
-    tensor it is one); the Jacobian is added for you. Give `start` in float64: rounding in U is error in the test.
+    Args:
+        log_prob: The log density of one chain's values, a scalar, up to a constant. It sees values in the form of
+            `start`, and is vectorised over chains with `torch.func.vmap` where that is possible.
+        start: Values inside the support, a tensor or a dict of tensors (NumPy arrays and floats become tensors). They
+            give names, shapes, precision and device. Use float64: rounding in U is error in the test.
+        constraints: A constraint or transform of `torch.distributions` for each name that has one; for a single tensor,
+            the one. The Jacobian is added for you. Default: none.
+        jitter: Each chain starts at `start` plus uniform noise of at most this size, on the unconstrained scale.
+            Default: 1.
 
     Example:
         >>> import torch, ggmc
@@ -148,6 +177,9 @@ class Density(NamedTarget):
             potential, gradient = row_by_row_if_singular(self._rows.with_gradient, position)
             return potential, gradient
 
+    def _over_chains(self) -> Sequence[OverChains]:
+        return [self._rows]
+
     def _potential_of_row(self, free: dict[str, Tensor]) -> Tensor:
         values, log_jacobian = self.coordinates.values(free)
         return -(self.log_prob(values).double() + log_jacobian)
@@ -157,8 +189,9 @@ class Density(NamedTarget):
 
 
 def probes(coordinates: Coordinates) -> list[Tensor]:
-    """Rows to look at: the start, and one beside it, since at weights of zero dropout and the like do not show."""
-    noise = torch.randn(coordinates.layout.size, generator=torch.Generator().manual_seed(0)).to(coordinates.start)
+    """Rows to check at: the start, and one beside it, since at weights of zero dropout and the like do not show."""
+    generator = torch.Generator("cpu").manual_seed(0)
+    noise = torch.randn(coordinates.layout.size, generator=generator, device="cpu").to(coordinates.start)
     return [coordinates.start, coordinates.start + 0.1 * noise]
 
 

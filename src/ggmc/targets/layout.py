@@ -20,17 +20,22 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 from torch.distributions import Transform, biject_to
 from torch.distributions.constraints import Constraint
-from torch.distributions.transforms import identity_transform
+from torch.distributions.transforms import IndependentTransform, identity_transform
 
 from ggmc.errors import BadInput
 
 
 class Layout:
-    """The layout of one chain's row: names, shapes and columns, in the order given."""
+    """The layout of one chain's row: names, shapes and columns, in the order given.
+
+    Args:
+        shapes: The shape of each tensor, by name.
+    """
 
     def __init__(self, shapes: Mapping[str, Sequence[int]]):
         self.shapes = {name: torch.Size(shape) for name, shape in shapes.items()}
@@ -78,7 +83,9 @@ class Layout:
         return f"Layout({inside}; d = {self.size})"
 
 
-Parameters = Tensor | dict[str, Tensor]
+Value = Tensor | np.ndarray | np.floating[Any] | float
+Parameters = Value | Mapping[str, Value]
+"""What a user gives as values: one tensor, array or number, or a dict of them by name."""
 Constraints = Constraint | Transform | Mapping[str, Constraint | Transform] | None
 
 ONLY_NAME = "theta"  # what a target given as one tensor calls it in a trace
@@ -86,6 +93,11 @@ ONLY_NAME = "theta"  # what a target given as one tensor calls it in a trace
 
 class Coordinates:
     """The user's named values as unconstrained rows: names, shapes, constraints, precision and device, from a start.
+
+    Args:
+        start: One value of every parameter: a tensor, or a dict of tensors; arrays and numbers become tensors.
+        constraints: A constraint or transform of `torch.distributions` for each name that has one; for a single tensor,
+            the one.
 
     Example:
         >>> import torch
@@ -100,9 +112,8 @@ class Coordinates:
         (tensor([1., 2.], dtype=torch.float64), tensor(0.6931, dtype=torch.float64))
     """
 
-
     def __init__(self, start: Parameters, constraints: Constraints = None):
-        self._one_tensor = isinstance(start, Tensor)
+        self._one_tensor = not isinstance(start, Mapping)
         named = _named_start(start)
         self.transforms = _transforms(named, constraints, self._one_tensor)
         unconstrained = {name: self.transforms[name].inv(value) for name, value in named.items()}
@@ -131,10 +142,12 @@ class Coordinates:
 
     def unconstrain(self, values: Parameters) -> Tensor:
         """Named values as rows: {name: [..., *shape]} -> [..., d]."""
-        named = {ONLY_NAME: values} if isinstance(values, Tensor) else values
-        if set(named) != set(self.transforms):
-            raise BadInput(f"expected values for {sorted(self.transforms)}, got {sorted(named)}")
-        return self.layout.flatten({name: self.transforms[name].inv(value) for name, value in named.items()})
+        given = values if isinstance(values, Mapping) else {ONLY_NAME: values}
+        if set(given) != set(self.transforms):
+            raise BadInput(f"expected values for {sorted(self.transforms)}, got {sorted(given)}")
+        named = as_tensors("values", given, self.start)
+        rows = self.layout.flatten({name: self.transforms[name].inv(value) for name, value in named.items()})
+        return rows.to(self.device, self.dtype)  # only now: what is near a border is rounded least on this scale
 
     def is_free(self, name: str) -> bool:
         """Whether a name has no constraint, and so no Jacobian."""
@@ -145,13 +158,41 @@ class Coordinates:
         return f"{inside}; d = {self.layout.size}"
 
 
+def as_tensors(what: str, values: Mapping[str, Value], like: Tensor | None = None) -> dict[str, Tensor]:
+    """Values by name as tensors: tensors as they are, arrays in their own precision.
+
+    Args:
+        what: What they are called in messages.
+        values: Tensors, NumPy arrays or floats.
+        like: A tensor whose precision and device plain numbers take, and whose device arrays take. By default the first
+            tensor among the values; if there is none, numbers are float64, and on the CPU.
+    """
+    if like is None:
+        like = next((value for value in values.values() if isinstance(value, Tensor)), None)
+    device = torch.device("cpu") if like is None else like.device
+    found: dict[str, Tensor] = {}
+    for name, value in values.items():
+        if isinstance(value, float) and not isinstance(value, np.floating):
+            value = torch.tensor(value, dtype=torch.float64 if like is None else like.dtype, device=device)
+        elif isinstance(value, np.ndarray | np.generic):
+            try:
+                value = torch.tensor(value, device=device)  # a copy: the user may go on to change theirs
+            except TypeError as error:
+                raise BadInput(f"{what} must be floating point, got an array of {value.dtype} for {name}") from error
+        if not isinstance(value, Tensor):
+            raise BadInput(
+                f"{what} must be a tensor, a NumPy array or a float, or a dict of these, got {type(value).__name__} "
+                f"for {name}"
+            )
+        found[name] = value
+    return found
+
+
 def _named_start(start: Parameters) -> dict[str, Tensor]:
-    named = {ONLY_NAME: start} if isinstance(start, Tensor) else dict(start)
+    named = as_tensors("start", start if isinstance(start, Mapping) else {ONLY_NAME: start})
     if not named:
         raise BadInput("start must hold at least one tensor, got an empty dict")
     for name, value in named.items():
-        if not isinstance(value, Tensor):
-            raise BadInput(f"start must be a tensor or a dict of tensors, got {type(value).__name__} for {name}")
         if not value.is_floating_point():
             raise BadInput(f"start must be floating point, got {value.dtype} for {name}: use .double()")
         if not value.isfinite().all():
@@ -202,6 +243,6 @@ def _bijection(name: str, constraint: Constraint) -> Transform:
 
 
 def _is_identity(transform: Transform) -> bool:
-    while hasattr(transform, "base_transform"):  # `real_vector` wraps the identity to say how many dimensions it joins
-        transform = getattr(transform, "base_transform")  # noqa: B009
+    while isinstance(transform, IndependentTransform):  # `real_vector` wraps the identity, to join its dimensions
+        transform = transform.base_transform
     return transform == identity_transform

@@ -3,40 +3,92 @@
 from __future__ import annotations
 
 import math
-import warnings
+from collections.abc import Sequence
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from ggmc.dynamics.mass import Mass
-from ggmc.dynamics.scheme import State
 from ggmc.targets.layout import Layout
+from ggmc.trace.mixing import mixing
+from ggmc.trace.rounding import rounding_error
 from ggmc.trace.trace import Trace
 
-LOOKED_AT = 300  # scalars for R̂ and effective draws, which take milliseconds each; of more, evenly spread ones
+HARDLY_ANY = 0.01  # share of accepted trajectories below which the step size is hopeless and not only too long
 
 
-def kinetic_temperature(state: State, mass: Mass) -> Tensor:
-    """mᵀM⁻¹m / d of each chain: T on average in equilibrium."""
-    return (state.momentum * mass.velocity(state.momentum)).sum(-1) / state.position.shape[-1]
+def kinetic_temperature(momentum: Tensor, mass: Mass) -> Tensor:
+    """mᵀM⁻¹m / d of each chain, whose mean is T in equilibrium.
+
+    Args:
+        momentum: [chains, d].
+        mass: M.
+
+    Returns:
+        [chains].
+
+    Example:
+        >>> import torch
+        >>> from ggmc.dynamics.mass import as_mass
+        >>> from ggmc.trace.diagnostics import kinetic_temperature
+        >>> kinetic_temperature(torch.tensor([[1.0, 2.0]]), as_mass(torch.tensor([1.0, 4.0])))
+        tensor([1.])
+    """
+    return (momentum * mass.velocity(momentum)).sum(-1) / momentum.shape[-1]
 
 
-def kinetic_temperatures(state: State, mass: Mass, layout: Layout) -> Tensor:
-    """The same for each named tensor: [chains, tensors]."""
-    parts = layout.views(state.momentum * mass.velocity(state.momentum))
+def kinetic_temperatures(momentum: Tensor, mass: Mass, layout: Layout) -> Tensor:
+    """The kinetic temperature of each named tensor.
+
+    Args:
+        momentum: [chains, d].
+        mass: M.
+        layout: The names and shapes of the tensors in one row.
+
+    Returns:
+        [chains, tensors].
+
+    Example:
+        >>> import torch
+        >>> from ggmc.dynamics.mass import Identity
+        >>> from ggmc.targets.layout import Layout
+        >>> from ggmc.trace.diagnostics import kinetic_temperatures
+        >>> kinetic_temperatures(torch.tensor([[1.0, 2.0, 3.0]]), Identity(), Layout({"a": (2,), "b": (1,)}))
+        tensor([[2.5000, 9.0000]])
+    """
+    parts = layout.views(momentum * mass.velocity(momentum))
     return torch.stack([part.reshape(len(part), -1).mean(1) for part in parts.values()], 1)
 
 
 def configurational_temperature(position: Tensor, gradient: Tensor | None) -> Tensor:
-    """θᵀ∇U / d of each chain: T on average in equilibrium; NaN where ∇U is not at hand."""
+    """θᵀ∇U / d of each chain, whose mean is T in equilibrium.
+
+    Args:
+        position: [chains, d].
+        gradient: ∇U [chains, d], or None where it is not known.
+
+    Returns:
+        [chains]; NaN where ∇U is not known.
+
+    Example:
+        >>> import torch
+        >>> from ggmc.trace.diagnostics import configurational_temperature
+        >>> configurational_temperature(torch.tensor([[1.0, 2.0]]), torch.tensor([[2.0, 1.0]]))
+        tensor([2.])
+    """
     if gradient is None:
-        return position[:, 0] * math.nan
+        return torch.full_like(position[:, 0], math.nan)
     return (position * gradient).sum(-1) / position.shape[-1]
 
 
-def check(trace: Trace, wanted_acceptance: float | None = None) -> list[str]:
+def check(trace: Trace, wanted_acceptance: float | None = None, remarks: Sequence[str] = ()) -> list[str]:
     """Everything that should keep a reader from trusting the draws; an empty list is good news.
+
+    Args:
+        trace: The trace, with its target.
+        wanted_acceptance: The acceptance that warm-up tuned the step size for; None where the user gave the step size.
+        remarks: What the sampler itself has to say; these sentences come first.
 
     Example:
         >>> import torch, ggmc
@@ -45,71 +97,98 @@ def check(trace: Trace, wanted_acceptance: float | None = None) -> list[str]:
         >>> check(ggmc.sample(target, progress=False))
         []
     """
-    found = [
-        _friction(trace),
-        _divergences(trace),
-        _acceptance(trace, wanted_acceptance),
-        _rounding(trace),
-        *_mixing(trace),
-    ]
+    tuned = wanted_acceptance is not None
+    hopeless = _hopeless(trace, tuned)
+    steps = [hopeless] if hopeless else [_divergences(trace, tuned), _acceptance(trace, wanted_acceptance)]
+    found = [*remarks, *steps, _rounding(trace), *mixing(trace)]
     return [message for message in found if message]
 
 
-def _friction(trace: Trace) -> str | None:
-    if not hasattr(trace.kernel, "as_ggmc"):
+# The step size
+
+
+def _hopeless(trace: Trace, tuned: bool) -> str | None:
+    """The finding where (almost) no trajectory was accepted, or all diverged: then nothing else matters."""
+    diverging, accepted = trace.stats["diverging"], trace.stats["is_accepted"]
+    number = int(accepted.sum())
+    if diverging.all():
+        happened = f"Every one of the {diverging.size} trajectories diverged"
+    elif trace.kernel.adjust and number == 0:
+        happened = "No trajectory was accepted"
+    elif trace.kernel.adjust and number < HARDLY_ANY * accepted.size:
+        happened = f"Only {number} of {accepted.size} trajectories were accepted"
+    else:
         return None
-    kernel = trace.kernel.as_ggmc()
-    if kernel.fresh_momentum or (kernel.friction > 0 and {"O", "C"} & set(kernel.scheme)):
-        return None
+    if 0 < diverging.sum() < diverging.size:
+        happened += f", and {diverging.sum()} of {diverging.size} diverged"
+    if tuned:
+        return (
+            f"{happened}: the step_size h = {_step_size(trace)}, found by warm-up, is far too long where the chains "
+            f"are now. Give more warm-up.{_source_of_error(trace)}"
+        )
     return (
-        f"The momentum is never refreshed (friction {kernel.friction:g}, scheme {kernel.scheme}), so the chains cannot "
-        "reach every energy: use a positive friction and a word with an O."
+        f"{happened}: the step_size h = {_step_size(trace)} is far too long: use a smaller one, or leave it None."
+        f"{_source_of_error(trace)}"
     )
 
 
-def _divergences(trace: Trace) -> str | None:
+def _divergences(trace: Trace, tuned: bool) -> str | None:
     diverging = trace.stats["diverging"]
     if not diverging.any():
         return None
+    shorter = "Raise target_accept (0.9, 0.95)"
+    if not tuned:
+        shorter = f"Use a smaller step_size than h = {_step_size(trace)}"
     return (
         f"{diverging.sum()} of {diverging.size} trajectories diverged: the step is too long for the sharpest curvature "
-        "they met, and that region may be missing from the draws. Raise target_accept (0.9, 0.95), or reparameterise "
-        "(a scale times a standard normal in place of a normal with that scale)."
+        f"they met, and that region may be missing from the draws. {shorter}, or reparameterise (a scale times a "
+        "standard normal in place of a normal with that scale)."
     )
 
 
 def _acceptance(trace: Trace, wanted: float | None) -> str | None:
     rates = trace.stats["acceptance_rate"]
-    mean = rates[np.isfinite(rates)].mean() if np.isfinite(rates).any() else np.nan
+    if not np.isfinite(rates).any():
+        return None
+    mean = float(rates[np.isfinite(rates)].mean())
     if not trace.kernel.adjust:
-        if not mean < 0.9:
-            return None
-        if not hasattr(trace.kernel, "as_ggmc"):
-            name = type(trace.kernel).__name__
-            return f"{name} is biased, and no test can say by how much: it cannot retrace its steps. Use ggmc.GGMC."
-        return (
-            f"Without the Metropolis test the draws are biased: it would have accepted {mean:.2f} on average. "
-            f"Use adjust=True, or a smaller step_size.{_blame(trace)}"
-        )
+        return _bias(trace, mean)
     if wanted is not None and mean < wanted - 0.15:
         return (
             f"Acceptance is {mean:.2f}, but {wanted:.2f} was wanted: the chains met regions that warm-up had not seen. "
-            f"Give more warm-up.{_blame(trace)}"
+            f"Give more warm-up.{_source_of_error(trace)}"
         )
     if wanted is None and mean < 0.4:
         return (
-            f"Acceptance is {mean:.2f}: most of the work is thrown away. Use a smaller step_size, or leave it "
-            f"None.{_blame(trace)}"
+            f"Acceptance is {mean:.2f}: most trajectories are rejected, and their work is lost. Use a smaller "
+            f"step_size, or leave it None.{_source_of_error(trace)}"
         )
     return None
 
 
-def _blame(trace: Trace) -> str:
-    """Whether the step or the guide is to blame, where the kernel was asked to `explain`."""
+def _bias(trace: Trace, mean: float) -> str | None:
+    """Of a run without the test, from the acceptance that the test would have had."""
+    log_accept = trace.stats["log_accept"]
+    # Minus infinity at every trajectory means that the kernel has no valid test, and the sampler's remarks say why.
+    if mean >= 0.9 or np.isneginf(log_accept[~np.isnan(log_accept)]).all():
+        return None
+    return (
+        f"Without the Metropolis test the draws are biased: it would have accepted {mean:.2f} on average. Use "
+        "adjust=True, or a smaller step_size h: the bias falls as h² with a deterministic guide, but only as h with "
+        f"independent minibatches.{_source_of_error(trace)}"
+    )
+
+
+def _source_of_error(trace: Trace) -> str:
+    """Whether the energy error comes from the step or from the guide, where the kernel was asked to `explain` it."""
     if "noise_error" not in trace.stats:
         return ""
     noise = trace.stats["noise_error"]
-    sizes = [np.nanstd(part) for part in (noise, trace.stats["energy_error"] - noise)]
+    with np.errstate(invalid="ignore"):  # of divergences, both may be infinite
+        parts = noise, trace.stats["energy_error"] - noise
+    if not all(np.isfinite(part).any() for part in parts):
+        return ""
+    sizes = [np.std(part[np.isfinite(part)]) for part in parts]
     remedy = "improve the guide (larger batches, order='palindrome', control variates)"
     if sizes[1] > sizes[0]:
         remedy = "shrink the step"
@@ -119,76 +198,17 @@ def _blame(trace: Trace) -> str:
     )
 
 
+def _step_size(trace: Trace) -> str:
+    size = trace.kernel.step_size
+    return "None" if size is None else f"{size:g}"
+
+
 def _rounding(trace: Trace) -> str | None:
-    name = trace.attributes.get("dtype", "float64")
-    error = float(np.nanmax(np.abs(trace.stats["lp"]), initial=0.0)) * torch.finfo(getattr(torch, name)).eps
-    temperature = trace.kernel.temperature
-    if not error > 0.01 * temperature:
+    error, temperature = rounding_error(trace), trace.kernel.temperature
+    if not error > 0.01 * temperature > 0:  # at temperature 0 there is no test
         return None
+    errs = "so the test errs" if trace.kernel.adjust else "so the acceptance reported is wrong"
     return (
-        f"The potential is computed in {name}, where it is off by about {error:.2g}: not small against the temperature "
-        f"{temperature:g}, so the test errs. Give start, and the data log_prob uses, in float64."
+        f"The potential is computed in {trace.positions.dtype}, where it is off by about {error:.2g}: not small beside "
+        f"the temperature {temperature:g}, {errs}. Give start, and the data that the log density uses, in float64."
     )
-
-
-def _mixing(trace: Trace) -> list[str]:
-    import arviz
-
-    if trace.num_draws < 8:
-        return [f"{trace.num_draws} draws per chain are too few to judge convergence: draw at least 100."]
-    names, columns = _scalars(trace)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # constant columns: reported below as not finite
-        rhat = np.array([float(arviz.rhat(column)) for column in columns])
-        ess = np.array([min(float(arviz.ess(c, method="bulk")), float(arviz.ess(c, method="tail"))) for c in columns])
-    found: list[str] = []
-    bad = np.flatnonzero(~(rhat <= 1.01))
-    if bad.size:
-        worst = bad[np.argmax(np.nan_to_num(rhat[bad], nan=np.inf))]
-        who = "The chains" if trace.num_chains > 1 else "The halves of the chain"
-        found.append(
-            f"{who} disagree on {_some(names, bad)} (worst R̂ = {rhat[worst]:.4g} for {names[worst]}, above 1.01): they "
-            "have not reached the same distribution. Run longer, with more warm-up; look for several modes."
-        )
-    wanted = 100 * trace.num_chains
-    low = np.flatnonzero(~(ess >= wanted))
-    if low.size:
-        worst = low[np.argmin(np.nan_to_num(ess[low], nan=-np.inf))]
-        found.append(
-            f"Few effective draws for {_some(names, low)} (least {ess[worst]:.0f} for {names[worst]}, below {wanted}): "
-            "means and intervals are rough. Take more draws."
-        )
-    return found
-
-
-def _scalars(trace: Trace) -> tuple[list[str], list[np.ndarray]]:
-    names: list[str] = []
-    columns: list[np.ndarray] = []
-    if hasattr(trace.target, "watched"):  # of a network, predictions: weights may be permuted and yet mean the same
-        rows = trace.rows()
-        seen = trace.target.watched(rows.flatten(0, 1)).unflatten(0, rows.shape[:2]).cpu().numpy()
-        names, columns = [f"prediction {i}" for i in range(seen.shape[-1])], list(np.moveaxis(seen, -1, 0))
-        noise = trace.target.likelihood.latents()  # the mean predictions do not tell of it
-        names, columns = _thinned(names, columns)
-        return [*noise, *names], [*(_at_least_two(trace.draws[name]) for name in noise), *columns]
-    for name, array in trace.draws.items():
-        for index in np.ndindex(array.shape[2:]):
-            names.append(f"{name}[{', '.join(map(str, index))}]" if index else name)
-            columns.append(array[(slice(None), slice(None), *index)])
-    return _thinned(names, columns)
-
-
-def _thinned(names: list[str], columns: list[np.ndarray]) -> tuple[list[str], list[np.ndarray]]:
-    stride = math.ceil(len(names) / LOOKED_AT)
-    return names[::stride], [_at_least_two(column) for column in columns[::stride]]
-
-
-def _at_least_two(column: np.ndarray) -> np.ndarray:
-    """One chain is compared with itself: its first half with its second."""
-    half = column.shape[1] // 2
-    return column if len(column) > 1 else np.concatenate([column[:, :half], column[:, half : 2 * half]])
-
-
-def _some(names: list[str], indices: np.ndarray) -> str:
-    shown = ", ".join(names[i] for i in indices[:3])
-    return shown if len(indices) <= 3 else f"{shown} and {len(indices) - 3} more"

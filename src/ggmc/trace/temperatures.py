@@ -1,25 +1,27 @@
-"""Temperatures, with their intervals: do momenta and positions have the law they should?
+"""Temperatures with their intervals: do momenta and positions have the distribution they should have?
 
 In equilibrium at temperature T, with d numbers, momentum m, mass M and potential U,
 
-    kinetic          mᵀM⁻¹m / d      is T on average, and d/T times it is χ² with d degrees of freedom
-    configurational  θᵀ∇U(θ) / d     is T on average, where the density falls off fast enough
+    kinetic          mᵀM⁻¹m / d      has mean T, and d/T times it is χ² with d degrees of freedom
+    configurational  θᵀ∇U(θ) / d     has mean T, where the density falls off fast enough
 
-overall and for each tensor. A minibatch chain without the test runs hot where gradient noise heats it. The kinetic
-interval is the χ² one for d · (effective draws) degrees of freedom; the configurational one comes from batch means.
+overall and for each tensor. Without the Metropolis test, the noise of minibatch gradients makes a chain hotter than T.
+The kinetic interval is that of χ² with d · (effective draws) degrees of freedom; the configurational one comes from
+batch means.
 """
 
 from __future__ import annotations
 
 import math
 import warnings
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
 
 from ggmc import progress
 from ggmc.errors import BadInput, require_count
+from ggmc.targets.base import Target
 
 if TYPE_CHECKING:
     import pandas
@@ -28,12 +30,20 @@ if TYPE_CHECKING:
 
 BATCHES = 10  # of consecutive draws in each chain, whose means are taken to be independent
 
+Interval = tuple[float, float, float]  # the mean, and the lower and the upper end
+
 
 def temperatures(trace: Trace, draws: int = 50, level: float = 0.95) -> pandas.DataFrame:
-    """A table with one row for all numbers together ("all") and one for each tensor.
+    """Kinetic and configurational temperature, with a row for all numbers together ("all") and one for each tensor.
 
-    The configurational temperature takes one exact gradient for each draw it looks at: `draws` of each chain, evenly
-    spread.
+    Args:
+        trace: The trace, with its target.
+        draws: How many draws of each chain, evenly spread, the configurational temperature uses: it takes one exact
+            gradient for each.
+        level: Probability of the intervals, between 0 and 1.
+
+    Returns:
+        A table with the columns `kinetic`, `kinetic_low`, `kinetic_high`, and the same of `configurational`.
 
     Example:
         >>> import torch, ggmc
@@ -55,18 +65,18 @@ def temperatures(trace: Trace, draws: int = 50, level: float = 0.95) -> pandas.D
     layout = target.layout
     sizes = [layout.size, *(shape.numel() for shape in layout.shapes.values())]
     kinetic = trace.stats["kinetic_temperature"][..., None]
-    per_tensor = trace.stats.get("kinetic_temperatures", kinetic)
-    configurational = _configurational(trace, draws)
+    per_tensor = trace.stats.get("kinetic_temperatures", kinetic)  # of one tensor, they are the same
+    seen = np.concatenate([kinetic, per_tensor], -1)
+    configurational = _configurational(trace.positions, target, draws)
     table: dict[str, list[float]] = {}
-    columns = np.concatenate([kinetic, per_tensor], -1)
     for i, name in enumerate(["all", *layout.shapes]):
-        table[name] = [*_kinetic(columns[..., i], sizes[i], level), *_batch_means(configurational[..., i], level)]
+        table[name] = [*_kinetic(seen[..., i], sizes[i], level), *_batch_means(configurational[..., i], level)]
     heads = [f"{kind}{end}" for kind in ("kinetic", "configurational") for end in ("", "_low", "_high")]
     return pandas.DataFrame.from_dict(table, orient="index", columns=heads)
 
 
-def _kinetic(seen: np.ndarray, size: int, level: float) -> tuple[float, float, float]:
-    """The mean, and the temperatures that χ² allows for it: [chains, draws] of `size` numbers each."""
+def _kinetic(seen: np.ndarray, size: int, level: float) -> Interval:
+    """The mean of temperatures [chains, draws] of `size` numbers each, and the values of T that χ² allows for it."""
     from scipy.stats import chi2
 
     degrees = size * _effective(seen)
@@ -75,7 +85,7 @@ def _kinetic(seen: np.ndarray, size: int, level: float) -> tuple[float, float, f
     return mean, float(low), float(high)
 
 
-def _batch_means(seen: np.ndarray, level: float) -> tuple[float, float, float]:
+def _batch_means(seen: np.ndarray, level: float) -> Interval:
     """The mean with a t interval from the means of batches of consecutive draws."""
     from scipy.stats import t
 
@@ -95,20 +105,20 @@ def _effective(seen: np.ndarray) -> float:
         return float(seen.size)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        found: Any = arviz.ess(seen, method="mean")
-    return float(np.clip(np.nan_to_num(float(found), nan=1.0), 1.0, seen.size))
+        found = float(arviz.ess(seen, method="mean"))
+    return float(np.clip(np.nan_to_num(found, nan=1.0), 1.0, seen.size))
 
 
-def _configurational(trace: Trace, draws: int) -> np.ndarray:
-    """θᵀ∇U/d of some draws, overall and by tensor: [chains, draws, 1 + tensors]."""
-    target = trace.target
-    spread = np.linspace(0, trace.num_draws - 1, min(draws, trace.num_draws)).round().astype(int)
-    rows = trace.rows()[:, spread]
+def _configurational(positions: np.ndarray, target: Target, draws: int) -> np.ndarray:
+    """θᵀ∇U/d of some draws, overall and for each tensor: [chains, draws, 1 + tensors]."""
+    available = positions.shape[1]
+    spread = np.linspace(0, available - 1, min(draws, available)).round().astype(int)
     found: list[np.ndarray] = []
-    with progress.bar(range(rows.shape[1]), desc="configurational temperature") as numbers:
-        for i in numbers:
-            product = rows[:, i] * target.potential_and_gradient(rows[:, i])[1]
-            parts = target.layout.views(product.double())
-            means = [product.double().mean(1), *(part.reshape(len(part), -1).mean(1) for part in parts.values())]
+    with progress.bar(spread, desc="configurational temperature") as numbers:
+        for number in numbers:
+            rows = torch.tensor(positions[:, number], device=target.device)
+            product = (rows * target.potential_and_gradient(rows)[1]).double()
+            parts = target.layout.views(product)
+            means = [product.mean(1), *(part.reshape(len(part), -1).mean(1) for part in parts.values())]
             found.append(torch.stack(means, 1).cpu().numpy())
     return np.stack(found, 1)

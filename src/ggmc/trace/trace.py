@@ -1,40 +1,40 @@
-"""What a run leaves behind: draws, what each trajectory did, and the settings that made them."""
+"""What a run leaves behind: positions, what each trajectory did, and the settings that made them."""
 
 from __future__ import annotations
 
-import json
-from collections.abc import Sequence
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, NamedTuple
+from collections.abc import Iterable
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
+from torch import Tensor
 
-from ggmc import kernels
 from ggmc.errors import BadInput, require_count
+from ggmc.targets.base import DataTarget, PredictiveTarget, Target
+from ggmc.trace.arviz import datatree, inference_data
+from ggmc.trace.store import Store
 
 if TYPE_CHECKING:
     import xarray
 
     from ggmc.bayes.predict import Prediction
+    from ggmc.kernels.base import Kernel
 
-Arrays = dict[str, np.ndarray]
-
-LARGEST_STORED_MASS = 10_000  # numbers; attributes are text
-
-
-class Block(NamedTuple):
-    """Some consecutive draws of all chains: arrays of shape [chains, draws, ...]."""
-
-    draws: Arrays
-    stats: Arrays
+NUMBERS_AT_ONCE = 2**24  # constrained at a time, so that what transforms need for themselves stays small
 
 
-@dataclass
 class Trace:
-    """The draws of a run, on the user's constrained scale, by name: `trace["sigma"]` is [chains, draws, *shape].
+    """The draws of a run. The record is the chains' unconstrained positions; named values are computed from them.
 
-    `stats` has one number per trajectory under ArviZ's names; `lp` is −U, the log density on the unconstrained scale.
+    A trace reads its store once, when something is first asked of it.
+
+    Args:
+        store: The positions and statistics of the run.
+        kernel: The kernel that made the draws, with everything that warm-up found.
+        target: What was sampled. Without it (None), named values and predictions are not available: set `trace.target`.
+        attributes: Seed, versions and times, stored with the draws; by default none.
+        warnings: What a reader should know before trusting the draws; empty is good, and the default.
 
     Example:
         >>> import torch, ggmc
@@ -46,46 +46,119 @@ class Trace:
         ['theta[0]', 'theta[1]']
     """
 
-    draws: Arrays
-    stats: Arrays
-    kernel: Any
-    """The kernel that made the draws, with everything warm-up found filled in."""
-    attributes: dict[str, Any] = field(default_factory=dict)
-    """Seed, versions and times, stored with the draws."""
-    warnings: list[str] = field(default_factory=list)
-    """What a careful reader should know before trusting the draws; empty is good."""
-    target: Any = field(default=None, repr=False, compare=False)
-    """What was sampled: predictions and likelihoods are asked of it."""
+    def __init__(
+        self,
+        store: Store,
+        kernel: Kernel,
+        target: Target | None,
+        attributes: dict[str, Any] | None = None,
+        warnings: list[str] | None = None,
+    ):
+        self.store = store
+        self.kernel = kernel
+        self._target = target
+        self.attributes: dict[str, Any] = {} if attributes is None else attributes
+        self.warnings: list[str] = [] if warnings is None else warnings
 
-    @classmethod
-    def of(cls, blocks: Sequence[Block], kernel: Any, attributes: dict[str, Any], target: Any = None) -> Trace:
-        """One trace from a run's blocks, in order."""
+    @property
+    def target(self) -> Target | None:
+        """What was sampled: named values, predictions and likelihoods come from it."""
+        return self._target
 
-        def joined(parts: Sequence[Arrays]) -> Arrays:
-            return {name: np.concatenate([part[name] for part in parts], axis=1) for name in parts[0]}
+    @target.setter
+    def target(self, target: Target | None) -> None:
+        self._target = target
+        vars(self).pop("draws", None)  # computed by the target before
 
-        draws, stats = joined([b.draws for b in blocks]), joined([b.stats for b in blocks])
-        return cls(draws, stats, kernel, attributes, target=target)
+    # The record
+
+    @cached_property
+    def positions(self) -> np.ndarray:
+        """The chains' unconstrained positions [chains, draws, d]: the store's own array, not a copy."""
+        return self.store.rows()
+
+    @cached_property
+    def stats(self) -> dict[str, np.ndarray]:
+        """What each trajectory did, under ArviZ's names, [chains, draws, ...]; `lp` is −U."""
+        return self.store.stats()
+
+    @property
+    def num_chains(self) -> int:
+        """How many chains there are."""
+        return self.positions.shape[0]
+
+    @property
+    def num_draws(self) -> int:
+        """How many draws each chain has."""
+        return self.positions.shape[1]
+
+    def rows(self, thin: int = 1) -> Tensor:
+        """The chains' positions, bit for bit, on the target's device.
+
+        Args:
+            thin: Take every `thin`-th draw of each chain.
+
+        Returns:
+            A copy [chains, draws, d]; `rows()[:, -1]` is where the chains ended.
+        """
+        require_count("thin", thin)
+        return torch.tensor(self.positions[:, ::thin], device=self._device)
+
+    def stacked_rows(self, thin: int = 1) -> Tensor:
+        """The same rows with all chains below one another, [chains · draws, d]; may share memory with the record."""
+        require_count("thin", thin)
+        rows = np.require(self.positions[:, ::thin], requirements="W")  # torch has no read-only tensors
+        return torch.from_numpy(rows).to(self._device).flatten(0, 1)
+
+    # Named values
+
+    @cached_property
+    def draws(self) -> dict[str, np.ndarray]:
+        """The user's constrained values by name: [chains, draws, *shape]. Computed once."""
+        return self.constrained()
 
     def __getitem__(self, name: str) -> np.ndarray:
         return self.draws[name]
 
-    @property
-    def num_chains(self) -> int:
-        return self.stats["lp"].shape[0]
+    def constrained(self, names: Iterable[str] | None = None) -> dict[str, np.ndarray]:
+        """Constrained values, computed anew.
 
-    @property
-    def num_draws(self) -> int:
-        return self.stats["lp"].shape[1]
+        Args:
+            names: Which values; by default all. Of a large network, a few take much less memory than all.
 
-    def rows(self, thin: int = 1) -> torch.Tensor:
-        """Every `thin`-th draw of each chain as a row of the target's unconstrained space: [chains, draws, d]."""
-        require_count("thin", thin)
-        target = self._asked("unconstrain", "rows")
-        return target.unconstrain({n: torch.from_numpy(array[:, ::thin]) for n, array in self.draws.items()})
+        Returns:
+            {name: [chains, draws, *shape]}.
+        """
+        target = self._needed("named values")
+        wanted = None if names is None else set(names)
+        found: dict[str, np.ndarray] = {}
+        chains, draws, size = self.positions.shape
+        group = max(1, NUMBERS_AT_ONCE // max(1, chains * size))
+        for begin in range(0, draws, group):
+            some = torch.tensor(self.positions[:, begin : begin + group], device=self._device)
+            with torch.no_grad():
+                values = target.constrain(some)
+            for name, value in values.items():
+                if wanted is not None and name not in wanted:
+                    continue
+                part = value.detach().cpu().numpy()
+                if name not in found:
+                    found[name] = np.empty((chains, draws, *part.shape[2:]), part.dtype)
+                found[name][:, begin : begin + group] = part
+        unknown = sorted((wanted or set()) - set(found))
+        if unknown:
+            raise BadInput(f"the trace has no values named {unknown}: it has {sorted(target.layout.shapes)}")
+        return found
+
+    # What the target says of the draws
 
     def predict(self, x: Any, thin: int = 1, seed: int = 0) -> Prediction:
-        """What the module predicts for new inputs, averaged over (every `thin`-th of) the draws: a `ggmc.Prediction`.
+        """What is predicted for new inputs, averaged over the draws.
+
+        Args:
+            x: Inputs in the form of the training inputs.
+            thin: Use every `thin`-th draw of each chain.
+            seed: Seed of the drawn outcomes, from which intervals come.
 
         Example:
             >>> import torch, ggmc
@@ -98,106 +171,124 @@ class Trace:
             >>> bool(trace.score(x, y)["accuracy"] > 0.9)
             True
         """
-        from ggmc.bayes.predict import predict
-
-        return predict(self._asked("outputs", "predictions"), self.rows(thin).flatten(0, 1), x, seed)
+        return self._predictive().predict(self.stacked_rows(thin), x, seed)
 
     def score(self, x: Any, y: Any, thin: int = 1) -> dict[str, float]:
-        """How good the predictions are: `lppd` per example; accuracy, NLL, Brier and ECE of classes; RMSE and the
-        coverage of the 90 % interval of numbers."""
-        from ggmc.bayes.score import score
+        """How good the predictions for x are.
 
-        return score(self._asked("outputs", "predictions"), self.rows(thin).flatten(0, 1), x, y)
+        Args:
+            x: Inputs in the form of the training inputs.
+            y: Their outcomes.
+            thin: Use every `thin`-th draw of each chain.
+
+        Returns:
+            `lppd` per example; accuracy, NLL, Brier score and ECE of classes; RMSE and the coverage of the 90 %
+            interval of numbers.
+        """
+        return self._predictive().score(self.stacked_rows(thin), x, y)
 
     def predictive_summary(self, x: Any, **options: Any) -> Any:
-        """ArviZ's table of the predictions at x, with R̂ and effective draws: mixing in function space, where a
-        network's chains can be compared although its weights cannot."""
+        """ArviZ's table of the predictions at x, with R̂ and effective draws.
+
+        A network's chains can be compared by their predictions, although not by their weights.
+
+        Args:
+            x: Inputs in the form of the training inputs.
+            options: Those of `arviz.summary`.
+
+        Returns:
+            A pandas table, or what `options` ask for.
+        """
         import arviz
 
-        from ggmc.bayes.predict import watched
-
-        rows = self.rows()
-        seen = watched(self._asked("outputs", "predictions"), rows.flatten(0, 1), x).unflatten(0, rows.shape[:2])
-        return arviz.summary({"prediction": seen.cpu().numpy()}, **options)
+        features = self._by_chain(self._predictive().prediction_features(self.stacked_rows(), x))
+        return arviz.summary({"prediction": features}, **options)
 
     def log_likelihood(self, data: Any = None, thin: int = 1) -> np.ndarray:
-        """The log likelihood of each example under each draw, [chains, draws, examples]: of the target's data, or
-        others in the same form."""
-        target = self._asked("log_likelihoods", "log likelihoods")
-        if data is not None and hasattr(target, "checked"):
-            data = target.checked(*data) if isinstance(data, tuple | list) else target.checked(data, None)
-        found = target.log_likelihoods(self.rows(thin).flatten(0, 1), data)
-        return found.unflatten(0, (self.num_chains, -1)).cpu().numpy()
+        """The log likelihood of each example under each draw.
+
+        Args:
+            data: Examples in the form of the target's data; by default those data.
+            thin: Use every `thin`-th draw of each chain.
+
+        Returns:
+            [chains, draws, examples].
+        """
+        target = self._needed("log likelihoods")
+        if not isinstance(target, DataTarget):
+            raise BadInput(f"log likelihoods need a target such as ggmc.DataDensity, got {target!r}")
+        return self._by_chain(target.log_likelihoods(self.stacked_rows(thin), data))
 
     def temperatures(self, draws: int = 50, level: float = 0.95) -> Any:
-        """Kinetic and configurational temperature with their intervals, overall and for each tensor: a table.
+        """Kinetic and configurational temperature with their intervals, overall and for each tensor.
 
-        In equilibrium both are the kernel's temperature. See `ggmc.temperatures`, which does the work.
+        In equilibrium both are the kernel's temperature.
+
+        Args:
+            draws: How many draws of each chain the configurational temperature uses, one exact gradient each.
+            level: Probability of the intervals, between 0 and 1.
+
+        Returns:
+            A pandas table, see `ggmc.trace.temperatures`.
         """
         from ggmc.trace.temperatures import temperatures
 
         return temperatures(self, draws, level)
 
+    # In ArviZ
+
     def to_datatree(self, log_likelihood: bool = False) -> xarray.DataTree:
-        """The groups `posterior` and `sample_stats`, and `log_likelihood` if asked for, as an xarray DataTree, named
-        as in ArviZ's schema."""
-        import xarray
+        """The groups `posterior` and `sample_stats` as an xarray DataTree, named as in ArviZ's schema.
 
-        attributes = self._stored_attributes()
-
-        def dataset(arrays: Arrays) -> xarray.Dataset:
-            coordinates = {"chain": np.arange(self.num_chains), "draw": np.arange(self.num_draws)}
-            variables = {
-                name: (["chain", "draw", *(f"{name}_dim_{i}" for i in range(array.ndim - 2))], array)
-                for name, array in arrays.items()
-            }
-            for name, array in arrays.items():
-                coordinates |= {f"{name}_dim_{i}": np.arange(n) for i, n in enumerate(array.shape[2:])}
-            return xarray.Dataset(variables, coordinates, attributes)
-
-        groups = {"/posterior": dataset(self.draws), "/sample_stats": dataset(self.stats)}
-        if log_likelihood:
-            groups["/log_likelihood"] = dataset({"y": self.log_likelihood()})
-        return xarray.DataTree.from_dict(groups, name="ggmc")
+        Args:
+            log_likelihood: Whether to add the group of that name, which takes one pass over the data for each draw.
+        """
+        return datatree(self, log_likelihood)
 
     def to_arviz(self, log_likelihood: bool = False) -> Any:
         """What the installed ArviZ works with: InferenceData before ArviZ 1.0, a DataTree from then on.
 
-        `log_likelihood=True` adds the group of that name, for `arviz.loo`; it takes a pass over the data per draw.
+        Args:
+            log_likelihood: Whether to add the group of that name, for `arviz.loo`.
         """
-        import arviz
-
-        tree = self.to_datatree(log_likelihood)
-        return arviz.from_datatree(tree) if hasattr(arviz, "InferenceData") else tree
+        return inference_data(self, log_likelihood)
 
     def summary(self, **options: Any) -> Any:
-        """ArviZ's table of every parameter: mean, sd, interval, Monte Carlo errors, effective draws and R̂."""
+        """ArviZ's table of every parameter: mean, sd, interval, Monte Carlo errors, effective draws and R̂.
+
+        Args:
+            options: Those of `arviz.summary`.
+
+        Returns:
+            A pandas table, or what `options` ask for.
+        """
         import arviz
 
         return arviz.summary(self.to_arviz(), **options)
 
     def __repr__(self) -> str:
-        return f"Trace({self.num_chains} chains × {self.num_draws} draws of {', '.join(self.draws)}; {self.kernel})"
+        what = f"{self.positions.shape[-1]} numbers" if self.target is None else ", ".join(self.target.layout.shapes)
+        return f"Trace({self.num_chains} chains × {self.num_draws} draws of {what}; {self.kernel})"
 
-    def _asked(self, method: str, what: str) -> Any:
-        """The target, which must know how to answer."""
+    def __getstate__(self) -> dict[str, Any]:
+        """What pickle keeps: not what can be read or computed again."""
+        return {name: value for name, value in vars(self).items() if name not in ("positions", "stats", "draws")}
+
+    @property
+    def _device(self) -> torch.device:
+        return torch.device("cpu") if self.target is None else self.target.device
+
+    def _by_chain(self, rows: Tensor) -> np.ndarray:
+        """[chains · draws, ...] as [chains, draws, ...]."""
+        return rows.detach().unflatten(0, (self.num_chains, -1)).cpu().numpy()
+
+    def _needed(self, what: str) -> Target:
         if self.target is None:
             raise BadInput(f"{what} need the target, which this trace does not have: set trace.target")
-        if not hasattr(self.target, method):
-            kind = "ggmc.Posterior" if method == "outputs" else "ggmc.DataDensity"
-            raise BadInput(f"{what} need a target such as {kind}, got {self.target!r}")
         return self.target
 
-    def _stored_attributes(self) -> dict[str, Any]:
-        import ggmc
-
-        settings = kernels.to_dict(self.kernel)
-        if self.kernel.mass is not None and np.size(settings["mass"]) > LARGEST_STORED_MASS:
-            settings["mass"] = repr(self.kernel.mass)
-        own = {
-            "inference_library": "ggmc",
-            "inference_library_version": ggmc.__version__,
-            "torch_version": str(torch.__version__),
-            "kernel": json.dumps(settings, allow_nan=False),
-        }
-        return own | self.attributes
+    def _predictive(self) -> PredictiveTarget:
+        target = self._needed("predictions")
+        if not isinstance(target, PredictiveTarget):
+            raise BadInput(f"predictions need a target such as ggmc.Posterior, got {target!r}")
+        return target

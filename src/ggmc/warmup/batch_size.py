@@ -13,15 +13,14 @@ from __future__ import annotations
 import logging
 import math
 from collections.abc import Callable
-from dataclasses import replace
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import torch
 
-from ggmc.dynamics.length import Steps
-from ggmc.dynamics.scheme import State
-from ggmc.guides import Field
-from ggmc.kernels import GGMC
+from ggmc.dynamics.state import Parameters, State
+from ggmc.guides import BatchGuide, GradientField, Guide
+from ggmc.kernels import Sampler
+from ggmc.targets.base import DataTarget, Target
 from ggmc.warmup.step_size import DualAveraging, acceptance
 
 log = logging.getLogger("ggmc")
@@ -40,33 +39,46 @@ class Tried(NamedTuple):
     batches: int
 
 
-def first_guess(guide: Any, target: Any) -> Any:
+def first_guess(guide: Guide, target: Target) -> Guide:
     """The guide with a number in place of "auto"."""
-    if getattr(guide, "size", None) != "auto" or not hasattr(target, "num_data"):
+    if not isinstance(guide, BatchGuide) or guide.size != "auto" or not isinstance(target, DataTarget):
         return guide
-    return replace(guide, size=max(1, math.ceil(target.num_data / FIRST_BATCHES)))
+    return guide.with_size(max(1, math.ceil(target.num_data / FIRST_BATCHES)))
 
 
 class Search:
-    """Doubles or halves the number of batches while that helps."""
+    """Doubles or halves the number of batches while that helps.
+
+    Args:
+        guide: The guide so far, with its first size.
+        target: With data.
+        sampler_on: Makes a sampler of a bound guide.
+        field: The guide so far, bound.
+        parameters_at: The numbers of the motion at a step size, for a field.
+        wanted: The acceptance to tune the step size for.
+    """
 
     def __init__(
-        self, kernel: GGMC, target: Any, field: Field, steps_at: Callable[[float], Steps | None], wanted: float
+        self,
+        guide: BatchGuide,
+        target: DataTarget,
+        sampler_on: Callable[[GradientField], Sampler],
+        field: GradientField,
+        parameters_at: Callable[[float, GradientField], Parameters],
+        wanted: float,
     ):
-        self._kernel, self._target, self._steps_at, self._wanted = kernel, target, steps_at, wanted
-        self._batches = field.epoch
+        self._guide, self._target, self._wanted = guide, target, wanted
+        self._sampler_on, self._parameters_at = sampler_on, parameters_at
+        self._first_field = field
         self.field = field  # the best so far
-        self._guide: Any = kernel.guide
-        if hasattr(field, "anchor"):  # found once is enough
-            anchor = target.constrain(field.anchor)  # pyright: ignore[reportAttributeAccessIssue]
-            self._guide = replace(self._guide, anchor=target.coordinates.as_given(anchor))
 
-    def run(self, state: State, step_size: float, generator: torch.Generator) -> tuple[State, Any, float, str]:
+    def run(self, state: State, step_size: float, generator: torch.Generator) -> tuple[State, BatchGuide, float, str]:
         """The chains where they ended up, the guide, its step size, and why."""
         tried: dict[int, Tried] = {}
-        state = self._try(tried, self._batches, state, step_size, generator)
+        best = self._first_field.epoch
+        state = self._try(tried, best, state, step_size, generator)
         for factor in (2.0, 0.5):
-            best = self._batches
+            best = self._first_field.epoch
             while True:
                 batches = max(1, round(best * factor))
                 if batches in tried or batches > self._target.num_data:
@@ -78,7 +90,7 @@ class Search:
                     break
                 best = batches
         chosen = max(tried, key=lambda batches: tried[batches].score)
-        guide = replace(self._kernel.guide, size=self._size(chosen))  # pyright: ignore[reportArgumentType]
+        guide = self._guide.with_size(self._size(chosen))
         each = [
             f"{t.batches} batches {t.score:.3g} (h = {t.step_size:.2g}, α = {t.acceptance:.2f})" for t in tried.values()
         ]
@@ -95,20 +107,19 @@ class Search:
     def _try(
         self, tried: dict[int, Tried], batches: int, state: State, step_size: float, generator: torch.Generator
     ) -> State:
-        guide = replace(self._guide, size=self._size(batches))
-        field = guide.bind(self._target)
+        field = self._guide.with_size(self._size(batches), self._first_field).bind(self._target)
+        sampler = self._sampler_on(field)
         dual = DualAveraging.around(step_size, self._wanted)
         acceptances: list[float] = []
         steps: list[int] = []
         for trajectory in range(TRAJECTORIES):
             tuning = trajectory < TRAJECTORIES // 2
             h = dual.exploring if tuning else dual.settled
-            kernel = replace(self._kernel, step_size=h, steps=self._steps_at(h), guide=guide)
-            state, info = kernel.on(self._target, field, early_stop=False)[1](state, generator)
+            state, info = sampler.step(state, self._parameters_at(h, field), generator)
             if tuning:
                 dual.update(acceptance(info.log_accept, field))
             else:
-                acceptances.append(info.log_accept.clamp_max(0.0).exp().mean().item())
+                acceptances.append(info.acceptance().mean().item())
                 steps.append(info.steps)
         mean_steps, accepted = sum(steps) / len(steps), sum(acceptances) / len(acceptances)
         score = mean_steps * dual.settled * accepted / (mean_steps / field.epoch + TEST)

@@ -16,7 +16,15 @@ from collections.abc import Iterable
 import torch
 from torch import Tensor
 
-WATCHED = 128  # coordinates looked at; more cost memory and teach little
+from ggmc.dynamics import length, metropolis
+from ggmc.dynamics.letters import fresh_momentum
+from ggmc.dynamics.scheme import Scheme
+from ggmc.dynamics.state import Info, Parameters, State, normals
+from ggmc.dynamics.trajectory import Trajectory
+from ggmc.guides import GradientField
+from ggmc.targets.base import Target
+
+OBSERVED = 128  # coordinates kept; more cost memory and teach little
 MEMORY = 64 * 2**20  # bytes of paths kept, the latest
 SPREAD = 0.25  # lengths are drawn from n ± n/4
 LONGEST = 1024  # steps
@@ -30,12 +38,12 @@ class Paths:
         self._bytes = sum(positions.nbytes + acceptances.nbytes for positions, acceptances in self.kept)
 
     @staticmethod
-    def watched(position: Tensor) -> Tensor:
-        """The coordinates that are looked at, as a copy."""
-        return position[:, :: math.ceil(position.shape[-1] / WATCHED)].clone()
+    def observed(position: Tensor) -> Tensor:
+        """The coordinates that are kept, as a copy."""
+        return position[:, :: math.ceil(position.shape[-1] / OBSERVED)].clone()
 
     def add(self, positions: Tensor, acceptances: Tensor) -> None:
-        """One path of every chain: [n + 1, chains, watched] positions, [n + 1, chains] acceptance probabilities."""
+        """One path of every chain: [n + 1, chains, observed] positions, [n + 1, chains] acceptance probabilities."""
         self.kept.append((positions, acceptances))
         self._bytes += positions.nbytes + acceptances.nbytes
         while self._bytes > MEMORY and len(self.kept) > 1:
@@ -79,3 +87,55 @@ def _cost(change: Tensor, steps: int, per_test: float) -> float:
     low, high = steps_around(steps)
     average = change[low : high + 1].mean(0).clamp(1e-12, 1.5)
     return ((2 - average) / average).max().item() * ((low + high) / 2 + per_test)
+
+
+def explore(
+    word: Scheme,
+    unit: int,
+    reach: int,
+    state: State,
+    parameters: Parameters,
+    target: Target,
+    field: GradientField,
+    paths: Paths,
+    generator: torch.Generator,
+) -> tuple[State, Info]:
+    """A trajectory that is observed all along its way, so that the best length can be told, and tested at its end.
+
+    Args:
+        word: The repeated part of the kernel's word.
+        unit: Steps between two observations.
+        reach: The largest number of units; each trajectory draws its own.
+        state: Where the chains are; they start with a fresh momentum.
+        parameters: The numbers of the motion.
+        target: Gives the potentials.
+        field: The gradient field.
+        paths: Keeps where each unit ends.
+        generator: Of length, tape, noise and decision.
+    """
+    chains = len(state.position)
+    plan = word.plan(unit)
+    noise = normals(state.position, generator)
+    log_uniform = metropolis.log_uniforms(chains, generator)
+    units = length.draw((1, reach), generator)
+    # One tape for the whole trajectory; where a unit's last kick meets the next one's first, they share an entry.
+    tape = field.tape(word.plan(unit * units).gradients, chains, generator)
+    start = state._replace(momentum=fresh_momentum(parameters, noise()))
+    assert start.potential is not None
+    path = Trajectory(start, parameters, field, tape, noise, word.letters)
+    positions = [paths.observed(start.position)]
+    log_accepts = [torch.zeros_like(start.potential)]
+    for number in range(units):
+        path.run(plan.before)
+        path.run(plan.moves)
+        if path.potential is None and (field.deterministic or number == units - 1):
+            path.potential = target.potential(path.position)
+        positions.append(paths.observed(path.position))
+        if path.potential is not None:
+            energy_error = path.potential - start.potential + path.work
+            log_accepts.append(metropolis.log_ratio(energy_error, parameters.temperature))
+    if len(log_accepts) < len(positions):  # not tested on the way: taken to have grown in proportion
+        log_accepts = [log_accepts[-1] * (number / units) for number in range(units + 1)]
+    acceptances = torch.stack(log_accepts).nan_to_num(-torch.inf).clamp_max(0.0).exp()
+    paths.add(torch.stack(positions), acceptances)
+    return metropolis.decide(start, path.end(), path.work, units * unit, parameters.temperature, log_uniform)

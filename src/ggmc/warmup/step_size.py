@@ -7,15 +7,15 @@ that is stuck pulls the step down for all.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
-from typing import Any
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
-from ggmc.dynamics.scheme import State
-from ggmc.guides import Field
-from ggmc.targets.base import Target
+from ggmc.dynamics.letters import fresh_momentum
+from ggmc.dynamics.state import Parameters, State, normals
+from ggmc.guides import GradientField
+from ggmc.kernels import Sampler
 
 SHRINKAGE, DELAY, DECAY = 0.05, 10.0, 0.75  # γ, t₀ and κ of Hoffman and Gelman
 
@@ -61,7 +61,7 @@ def harmonic_mean(log_accept: Tensor) -> float:
     return 1.0 / (-log_accept).clamp(0.0, math.log(1000.0)).exp().mean().item()
 
 
-def acceptance(log_accept: Tensor, field: Field) -> float:
+def acceptance(log_accept: Tensor, field: GradientField) -> float:
     """What the step size follows: the harmonic mean over chains, but the plain one where α is small by chance.
 
     With a tape, a low α is mostly that trajectory's bad luck and says little about the chain: a harmonic mean would
@@ -72,13 +72,21 @@ def acceptance(log_accept: Tensor, field: Field) -> float:
     return log_accept.clamp_max(0.0).exp().mean().item()
 
 
-def first_step_size(kernel: Any, target: Target, field: Field, state: State, generator: torch.Generator) -> float:
-    """Double or halve until the acceptance of one short trajectory of the kernel crosses one half."""
+def first_step_size(sampler: Sampler, parameters: Parameters, state: State, generator: torch.Generator) -> float:
+    """Double or halve until the acceptance of one short trajectory crosses one half.
+
+    Args:
+        sampler: What is tuned.
+        parameters: The numbers of a short trajectory.
+        state: Where the chains are; each trial starts there with a fresh momentum.
+        generator: Of the trials.
+    """
     step_size, direction = 0.1, 0
     for _ in range(60):
-        step = replace(kernel, step_size=step_size).on(target, field, early_stop=False)[1]
-        _, info = step(state, generator)
-        wanted = 1 if acceptance(info.log_accept, field) > 0.5 else -1
+        trial = parameters.change(step_size=step_size)
+        fresh = fresh_momentum(trial, normals(state.position, generator)())
+        _, info = sampler.step(state._replace(momentum=fresh), trial, generator)
+        wanted = 1 if acceptance(info.log_accept, sampler.field) > 0.5 else -1
         if direction and wanted != direction:
             break
         direction = wanted

@@ -1,7 +1,7 @@
 """Likelihoods: what is observed, given a module's output.
 
-Each turns an output into a `torch.distributions` law of the outcome, one per example. Where the scale of the noise is
-itself unknown, it is one more unknown of the posterior, named "noise".
+Each turns an output into a `torch.distributions` distribution of the outcome, one per example. Where the scale of the
+noise is unknown too, it is one more unknown of the posterior, named "noise".
 
 Example:
     >>> import torch
@@ -13,7 +13,9 @@ Example:
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable
+
+from torch import Tensor
 
 from ggmc.bayes.likelihoods.classes import Bernoulli, Categorical
 from ggmc.bayes.likelihoods.likelihood import Given, Likelihood
@@ -33,7 +35,7 @@ __all__ = [
     "as_likelihood",
 ]
 
-NAMES = {
+NAMES: dict[str, type[Likelihood]] = {
     "categorical": Categorical,
     "bernoulli": Bernoulli,
     "gaussian": Gaussian,
@@ -43,8 +45,12 @@ NAMES = {
 }
 
 
-def as_likelihood(given: Any) -> Likelihood:
-    """A likelihood, its name, or any function of output and outcomes.
+def as_likelihood(given: Likelihood | str | Callable[[Tensor, Tensor], Tensor]) -> Likelihood:
+    """A likelihood from itself, its name, or any function of output and outcomes.
+
+    Args:
+        given: A likelihood; one of the names "categorical", "bernoulli", "gaussian", "heteroscedastic", "poisson" and
+            "student-t"; or a function of output and outcomes that returns the log likelihood of each example, [n].
 
     Example:
         >>> from ggmc.bayes.likelihoods import as_likelihood
@@ -56,8 +62,7 @@ def as_likelihood(given: Any) -> Likelihood:
     if isinstance(given, str) and given in NAMES:
         return NAMES[given]()
     if callable(given) and not isinstance(given, type):
-        terms: Any = given
-        return Given(terms)
+        return Given(given)
     raise BadInput(
         f"likelihood must be one of {', '.join(NAMES)}, an object from ggmc.likelihoods, or a function of output and "
         f"y, got {given!r}"

@@ -16,7 +16,7 @@ from ggmc.errors import BadInput
 
 @dataclass(frozen=True)
 class Categorical(Likelihood):
-    """Classes 0 … C−1, by the logits [n, C].
+    """One of the classes 0 … C−1; the outputs are their logits, [n, C].
 
     Example:
         >>> import torch
@@ -31,7 +31,7 @@ class Categorical(Likelihood):
         return distributions.Categorical(logits=output)
 
     def log_prob(self, output: Tensor, y: Tensor, latents: Latents) -> Tensor:
-        # No label is to be ignored: torch's own choice, −100, would pass for an example without a say.
+        # No label is to be ignored: torch's default, −100, would be taken for an example without any weight.
         return -functional.cross_entropy(output, y.long(), reduction="none", ignore_index=-(2**62))
 
     def check(self, output: Tensor, y: Tensor) -> None:
@@ -48,7 +48,7 @@ class Categorical(Likelihood):
 
 @dataclass(frozen=True)
 class Bernoulli(Likelihood):
-    """Yes or no, 1 or 0, by one logit each.
+    """Outcomes 1 or 0, yes or no; the output is the logit of 1, one for each outcome.
 
     Example:
         >>> import torch

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor, distributions
@@ -10,27 +10,21 @@ from torch.distributions import Distribution
 from torch.nn import functional
 
 from ggmc.bayes.likelihoods.likelihood import Latents, Likelihood
-from ggmc.bayes.likelihoods.outcomes import (
-    check_noise,
-    latent_noise,
-    noise_scale,
-    outcomes_each,
-    per_example,
-    refuse,
-    shaped_like,
-    squeezed,
-)
+from ggmc.bayes.likelihoods.noise import Noisy
+from ggmc.bayes.likelihoods.outcomes import outcomes_each, per_example, refuse, shaped_like, squeezed
 from ggmc.errors import BadInput, require_positive
 
-LEAST_SCALE = 1e-4  # below it a heteroscedastic scale is no scale but a spike in the likelihood
+LEAST_SCALE = 1e-4  # added to a heteroscedastic scale: near zero the likelihood would be a spike
 
 
 @dataclass(frozen=True)
-class Gaussian(Likelihood):
-    """A real outcome: the output plus normal noise of a standard deviation `noise`.
+class Gaussian(Noisy):
+    """A real outcome: the output plus normal noise.
 
-    A number is known noise. A positive torch law, such as `HalfNormal(1.0)`, is its prior, and the noise is sampled
-    with the weights. "learnt" finds the noise by optimisation, with the weights, before sampling, and fixes it there.
+    Args:
+        noise: The standard deviation of the noise. A positive number is known noise. A torch distribution on positive
+            numbers, such as `HalfNormal(1.0)`, is its prior, and the noise is sampled with the weights. "learnt" finds
+            the noise by optimisation, with the weights, before sampling, and keeps it fixed. Default 1.
 
     Example:
         >>> from torch.distributions import HalfNormal
@@ -39,28 +33,17 @@ class Gaussian(Likelihood):
         ['noise']
     """
 
-    noise: float | str | Distribution = 1.0
-
-    def __post_init__(self) -> None:
-        check_noise(self.noise)
-
-    def latents(self) -> dict[str, Distribution]:
-        return latent_noise(self.noise)
-
-    def fixed(self, noise: float) -> Gaussian:
-        """The same with a known noise."""
-        return replace(self, noise=noise)
-
     def distribution(self, output: Tensor, latents: Latents) -> Distribution:
-        return distributions.Normal(squeezed(output), noise_scale(self.noise, output, latents))
-
-    def bound(self, y: Tensor) -> float | None:
-        return _highest(self, y) if isinstance(self.noise, int | float) else None
+        return distributions.Normal(squeezed(output), self.noise_scale(output, latents))
 
 
 @dataclass(frozen=True)
-class StudentT(Likelihood):
-    """A real outcome with outliers: the output plus Student-t noise of a scale `noise`, given as in `Gaussian`.
+class StudentT(Noisy):
+    """A real outcome with outliers: the output plus Student-t noise.
+
+    Args:
+        noise: The scale of the noise, given as in `Gaussian`. Default 1.
+        df: The degrees of freedom, positive: the smaller, the heavier the tails. Default 4.
 
     Example:
         >>> import torch
@@ -70,36 +53,27 @@ class StudentT(Likelihood):
         True
     """
 
-    noise: float | str | Distribution = 1.0
     df: float = 4.0
 
     def __post_init__(self) -> None:
-        check_noise(self.noise)
+        super().__post_init__()
         require_positive("df", self.df)
 
-    def latents(self) -> dict[str, Distribution]:
-        return latent_noise(self.noise)
-
-    def fixed(self, noise: float) -> StudentT:
-        """The same with a known noise."""
-        return replace(self, noise=noise)
-
     def distribution(self, output: Tensor, latents: Latents) -> Distribution:
-        return distributions.StudentT(self.df, squeezed(output), noise_scale(self.noise, output, latents))
-
-    def bound(self, y: Tensor) -> float | None:
-        return _highest(self, y) if isinstance(self.noise, int | float) else None
+        return distributions.StudentT(self.df, squeezed(output), self.noise_scale(output, latents))
 
 
 @dataclass(frozen=True)
 class Heteroscedastic(Likelihood):
-    """A real outcome whose noise the module predicts too: of 2k outputs, k means and k scales (through a softplus).
+    """A real outcome whose noise the module predicts too.
+
+    For k outcomes the module gives 2k outputs: the k means first, then k numbers whose softplus are the scales.
 
     Example:
         >>> import torch
         >>> from ggmc.bayes import likelihoods
-        >>> law = likelihoods.Heteroscedastic().distribution(torch.tensor([[1.0, 0.0]]), {})
-        >>> law.mean, law.stddev
+        >>> normal = likelihoods.Heteroscedastic().distribution(torch.tensor([[1.0, 0.0]]), {})
+        >>> normal.mean, normal.stddev
         (tensor([1.]), tensor([0.6932]))
     """
 
@@ -122,7 +96,7 @@ class Heteroscedastic(Likelihood):
 
 @dataclass(frozen=True)
 class Poisson(Likelihood):
-    """Counts, by the logarithm of their rate.
+    """Counts with a Poisson distribution; the output is the logarithm of the rate.
 
     Example:
         >>> import torch
@@ -143,10 +117,3 @@ class Poisson(Likelihood):
     def check(self, output: Tensor, y: Tensor) -> None:
         super().check(output, y)
         refuse((y < 0) | (y != y.round()), y, "Poisson needs counts 0, 1, 2, …")
-
-
-def _highest(likelihood: Likelihood, y: Tensor) -> float:
-    """The log density at its peak, and a little more: terms are rounded, in float32 perhaps."""
-    nought = torch.zeros(1, dtype=torch.float64)
-    peak = outcomes_each(y) * likelihood.distribution(nought, {}).log_prob(nought).item()
-    return peak + 1e-5 * (outcomes_each(y) + abs(peak))

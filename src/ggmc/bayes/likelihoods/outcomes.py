@@ -1,41 +1,10 @@
-"""Outcomes beside outputs: their shapes, their noise, and what is refused of them."""
+"""Outcomes beside outputs: their shapes, and the message for the first one that does not fit."""
 
 from __future__ import annotations
 
-from typing import Any
-
-import torch
 from torch import Tensor
-from torch.distributions import Distribution, LogNormal
 
-from ggmc.errors import BadInput, require_positive
-
-
-def check_noise(noise: Any) -> None:
-    """Refuse what is no noise: neither a positive number, nor the law of one, nor "learnt"."""
-    if isinstance(noise, Distribution):
-        if noise.batch_shape or noise.event_shape:
-            raise BadInput(f"the law of the noise must be of one number, got {noise}")
-        if not noise.support.check(torch.tensor(-1.0)):  # pyright: ignore[reportOptionalMemberAccess]
-            return
-        raise BadInput(f"the law of the noise must be positive, such as HalfNormal(1.0), got {noise}")
-    if isinstance(noise, str):
-        if noise != "learnt":
-            raise BadInput(f'noise must be a positive number, a torch law of it, or "learnt", got {noise!r}')
-        return
-    require_positive("noise", noise)
-
-
-def latent_noise(noise: Any) -> dict[str, Distribution]:
-    """The unknown noise with its law, where it is unknown."""
-    if isinstance(noise, Distribution):
-        return {"noise": noise}
-    return {"noise": LogNormal(0.0, 3.0)} if noise == "learnt" else {}
-
-
-def noise_scale(noise: Any, output: Tensor, latents: dict[str, Tensor]) -> Tensor:
-    """The noise as a tensor."""
-    return latents["noise"] if "noise" in latents else torch.full((), noise, dtype=output.dtype, device=output.device)
+from ggmc.errors import BadInput
 
 
 def outcomes_each(y: Tensor) -> int:
@@ -59,7 +28,7 @@ def shaped_like(y: Tensor, output: Tensor) -> Tensor:
 
 
 def refuse(bad: Tensor, y: Tensor, wanted: str) -> None:
-    """Refuse outcomes where `bad` is true, and name the first."""
+    """Raise `BadInput` if `bad` is true anywhere, and name the first row where it is."""
     if bad.any():
         row = int(bad.nonzero()[0, 0])
         raise BadInput(f"{wanted}, got {y[row].tolist()} in row {row}")

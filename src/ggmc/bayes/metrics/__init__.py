@@ -1,4 +1,4 @@
-"""How good predictions are, and how honest about their uncertainty.
+"""Metrics: how good predictions are, and how well they state their uncertainty.
 
 All take torch tensors or NumPy arrays, compute in float64, and return plain numbers. Probabilities are [examples,
 classes], already averaged over draws unless said otherwise; labels are whole numbers. Logarithms are natural.

@@ -1,18 +1,19 @@
-"""What metrics accept, and how they refuse the rest."""
+"""What metrics accept, and the errors for the rest."""
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
+from numpy.typing import ArrayLike
 from torch import Tensor
 
 from ggmc.errors import BadInput
 
-SUM_TOLERANCE = 1e-3  # how far from one probabilities may sum: those of a half-precision softmax are off by so much
+Values = Tensor | ArrayLike  # tensors, arrays, lists of numbers
+
+SUM_TOLERANCE = 1e-3  # of a sum of probabilities: those of a half-precision softmax are off by as much
 
 
-def as_array(name: str, values: Any) -> np.ndarray:
+def as_array(name: str, values: Values) -> np.ndarray:
     """Tensors, arrays and lists as a float64 array."""
     if isinstance(values, Tensor):
         values = values.detach().cpu().double().numpy()
@@ -22,16 +23,16 @@ def as_array(name: str, values: Any) -> np.ndarray:
         raise BadInput(f"{name} must be a tensor or an array of numbers, got {type(values).__name__}") from error
 
 
-def as_numbers(name: str, values: Any) -> np.ndarray:
-    """At least one number, in a row, none of them NaN."""
+def as_numbers(name: str, values: Values) -> np.ndarray:
+    """At least one number, flattened, none of them NaN."""
     array = as_array(name, values).ravel()
     if not array.size or np.isnan(array).any():
         raise BadInput(f"{name} must be at least one number and not NaN, got {array[:5]}")
     return array
 
 
-def as_alike(**values: Any) -> list[np.ndarray]:
-    """Arrays of one shape; a column [n, 1] against a row [n] would else silently make an [n, n]."""
+def as_alike(**values: Values) -> list[np.ndarray]:
+    """Arrays of one shape: a column [n, 1] and a row [n] would be broadcast to [n, n] without an error."""
     arrays = {name: as_array(name, value) for name, value in values.items()}
     if len({array.shape for array in arrays.values()}) > 1:
         shapes = ", ".join(f"{name} {array.shape}" for name, array in arrays.items())
@@ -41,7 +42,7 @@ def as_alike(**values: Any) -> list[np.ndarray]:
     return list(arrays.values())
 
 
-def as_classification(probabilities: Any, labels: Any) -> tuple[np.ndarray, np.ndarray]:
+def as_classification(probabilities: Values, labels: Values) -> tuple[np.ndarray, np.ndarray]:
     """Probabilities [examples, classes] and labels [examples], checked."""
     array, truth = as_array("probabilities", probabilities), as_array("labels", labels)
     if array.ndim != 2 or not array.size:
@@ -59,7 +60,7 @@ def as_classification(probabilities: Any, labels: Any) -> tuple[np.ndarray, np.n
 
 
 def check_probabilities(array: np.ndarray) -> None:
-    """Refuse what is negative or does not sum to one over the last dimension."""
+    """Raise `BadInput` for what is negative or does not sum to one over the last dimension."""
     if not (array >= 0).all():
         raise BadInput(f"probabilities must not be negative or NaN, got {array[~(array >= 0)][0]:g}: use softmax")
     sums = array.sum(-1)

@@ -1,27 +1,44 @@
-"""Calibration: is what is said with 80% confidence right 80% of the time?"""
+"""Calibration: are predictions made with 80% confidence right 80% of the time?"""
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, cast
 
 import numpy as np
 
-from ggmc.bayes.metrics.arguments import as_classification
+from ggmc.bayes.metrics.arguments import Values, as_classification
 from ggmc.errors import require_count
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
 
 
 class Reliability(NamedTuple):
-    """Per bin of confidence: its mean, the accuracy (both NaN where the bin is empty), and the number of examples."""
+    """What `reliability` finds in each bin of confidence.
+
+    Args:
+        confidence: The mean confidence, [bins]; NaN where the bin is empty.
+        accuracy: The share of right predictions, [bins]; NaN where the bin is empty.
+        count: The number of examples, [bins].
+
+    Example:
+        >>> from ggmc.bayes import metrics
+        >>> metrics.reliability([[0.9, 0.1], [0.4, 0.6]], [0, 1], bins=4).count
+        array([0, 0, 1, 1])
+    """
 
     confidence: np.ndarray
     accuracy: np.ndarray
     count: np.ndarray  # pyright: ignore[reportIncompatibleMethodOverride]
 
 
-def reliability(probabilities: Any, labels: Any, bins: int = 15) -> Reliability:
-    """How often the most probable class is right, by how probable it was said to be.
+def reliability(probabilities: Values, labels: Values, bins: int = 15) -> Reliability:
+    """How often the most probable class is right, by the probability it was given.
 
-    The bins divide (0, 1] into equal parts, each with its upper end.
+    Args:
+        probabilities: [examples, classes], summing to one over classes.
+        labels: The true classes, whole numbers [examples].
+        bins: How many equal parts (0, 1] is divided into, each with its upper end. Default 15.
 
     Example:
         >>> from ggmc.bayes import metrics
@@ -39,8 +56,13 @@ def reliability(probabilities: Any, labels: Any, bins: int = 15) -> Reliability:
         return Reliability(np.bincount(which, top, minlength=bins) / count, right / count, count)
 
 
-def ece(probabilities: Any, labels: Any, bins: int = 15) -> float:
+def ece(probabilities: Values, labels: Values, bins: int = 15) -> float:
     """Expected calibration error: |accuracy − confidence| of each bin of `reliability`, weighted by its examples.
+
+    Args:
+        probabilities: [examples, classes], summing to one over classes.
+        labels: The true classes, whole numbers [examples].
+        bins: The number of bins. Default 15.
 
     Example:
         >>> from ggmc.bayes import metrics
@@ -53,13 +75,20 @@ def ece(probabilities: Any, labels: Any, bins: int = 15) -> float:
 
 
 def plot_reliability(
-    probabilities: Any, labels: Any, axis: Any = None, label: str | None = None, bins: int = 15
-) -> Any:
+    probabilities: Values, labels: Values, axis: Axes | None = None, label: str | None = None, bins: int = 15
+) -> Axes:
     """Draw a reliability diagram, with the number of examples per bin below it, and return its axis.
 
-    Points below the diagonal are overconfident. Bars are 95% Wilson intervals of the accuracy. Call again with the
-    same `axis` to compare; a figure of your own should have `layout="constrained"`, to leave room for the counts.
-    Needs matplotlib (`pip install ggmc[demo]`).
+    Points below the diagonal are overconfident. Bars are 95% Wilson intervals of the accuracy. Needs matplotlib
+    (`pip install ggmc[demo]`).
+
+    Args:
+        probabilities: [examples, classes], summing to one over classes.
+        labels: The true classes, whole numbers [examples].
+        axis: Where to draw, for example the axis of an earlier call, to compare. A figure of your own should have
+            `layout="constrained"`, to leave room for the counts. Default: a new figure.
+        label: A name for the legend, beside the ECE.
+        bins: The number of bins. Default 15.
 
     Example:
         >>> import matplotlib; matplotlib.use("Agg")
@@ -95,12 +124,12 @@ def plot_reliability(
     return axis
 
 
-def _counts_below(axis: Any) -> Any:
-    """The panel of counts below a diagram; made, along with what all diagrams share, at the first call."""
+def _counts_below(axis: Axes) -> Axes:
+    """The panel of counts below a diagram; created, along with what all diagrams share, at the first call."""
     name = "examples per bin"
     for child in axis.child_axes:
         if child.get_label() == name:
-            return child
+            return cast("Axes", child)
     below = axis.inset_axes((0, -0.28, 1, 0.25), sharex=axis, label=name)
     axis.plot([0, 1], [0, 1], color="black", linewidth=1, linestyle=":", zorder=0)
     axis.set(xlim=(0, 1), ylim=(0, 1), ylabel="accuracy")

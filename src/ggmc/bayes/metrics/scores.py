@@ -1,17 +1,28 @@
-"""Single numbers for how good predictions are, and entropies for how sure."""
+"""Numbers that say how good predictions are, and entropies that say how certain."""
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
-from ggmc.bayes.metrics.arguments import as_alike, as_array, as_classification, as_numbers, check_probabilities
+from ggmc.bayes.metrics.arguments import (
+    Values,
+    as_alike,
+    as_array,
+    as_classification,
+    as_numbers,
+    check_probabilities,
+)
 from ggmc.errors import BadInput
 
 
-def accuracy(probabilities: Any, labels: Any) -> float:
+def accuracy(probabilities: Values, labels: Values) -> float:
     """The share of examples whose most probable class is the true one.
+
+    Args:
+        probabilities: [examples, classes], summing to one over classes.
+        labels: The true classes, whole numbers [examples].
 
     Example:
         >>> from ggmc.bayes import metrics
@@ -22,8 +33,12 @@ def accuracy(probabilities: Any, labels: Any) -> float:
     return float((probabilities.argmax(-1) == labels).mean())
 
 
-def nll(probabilities: Any, labels: Any) -> float:
-    """The negative log probability of the true class, mean over examples; infinite if any true class has none.
+def nll(probabilities: Values, labels: Values) -> float:
+    """The negative log probability of the true class, in nats, mean over examples; infinite if one has probability 0.
+
+    Args:
+        probabilities: [examples, classes], summing to one over classes.
+        labels: The true classes, whole numbers [examples].
 
     Example:
         >>> from ggmc.bayes import metrics
@@ -35,11 +50,14 @@ def nll(probabilities: Any, labels: Any) -> float:
         return float(0.0 - np.log(probabilities[np.arange(len(labels)), labels]).mean())
 
 
-def lppd(log_likelihood: Any) -> float:
+def lppd(log_likelihood: Values) -> float:
     """The log pointwise predictive density, mean over examples: log of the mean over draws of each one's likelihood.
 
-    `log_likelihood` is [draws, examples], or [chains, draws, examples]. Much of the literature sums over examples:
-    multiply by their number for that.
+    Args:
+        log_likelihood: [draws, examples] or [chains, draws, examples].
+
+    Returns:
+        The mean over examples. Much of the literature takes the sum: multiply by the number of examples for that.
 
     Example:
         >>> import numpy as np
@@ -56,8 +74,12 @@ def lppd(log_likelihood: Any) -> float:
     return float((np.logaddexp.reduce(terms, axis=0) - np.log(len(terms))).mean())
 
 
-def brier(probabilities: Any, labels: Any) -> float:
+def brier(probabilities: Values, labels: Values) -> float:
     """Brier's score: squared distance to the one-hot truth, summed over classes, mean over examples. 0 best, 2 worst.
+
+    Args:
+        probabilities: [examples, classes], summing to one over classes.
+        labels: The true classes, whole numbers [examples].
 
     Example:
         >>> from ggmc.bayes import metrics
@@ -69,10 +91,14 @@ def brier(probabilities: Any, labels: Any) -> float:
     return float(((probabilities - truth) ** 2).sum(-1).mean())
 
 
-def auroc(scores_out: Any, scores_in: Any) -> float:
-    """How well a score tells what is foreign: the probability that it is higher out of distribution than in it.
+def auroc(scores_out: Values, scores_in: Values) -> float:
+    """How well a score separates inputs from outside the training distribution from those inside it.
 
-    1 tells perfectly, ½ not at all; ties count half.
+    It is the probability that the score is higher outside than inside: 1 is perfect, ½ is chance; ties count half.
+
+    Args:
+        scores_out: The scores of inputs from outside, any shape.
+        scores_in: The scores of inputs from inside, any shape.
 
     Example:
         >>> from ggmc.bayes import metrics
@@ -84,8 +110,12 @@ def auroc(scores_out: Any, scores_in: Any) -> float:
     return float(below.mean() / (2 * len(known)))
 
 
-def rmse(mean: Any, y: Any) -> float:
+def rmse(mean: Values, y: Values) -> float:
     """The root of the mean squared error.
+
+    Args:
+        mean: The predictions, any shape.
+        y: The outcomes, of the same shape.
 
     Example:
         >>> from ggmc.bayes import metrics
@@ -96,8 +126,13 @@ def rmse(mean: Any, y: Any) -> float:
     return float(np.sqrt(((mean - y) ** 2).mean()))
 
 
-def coverage(lower: Any, upper: Any, y: Any) -> float:
-    """The share of values within their intervals, ends included: to be compared with what the intervals promise.
+def coverage(lower: Values, upper: Values, y: Values) -> float:
+    """The share of outcomes within their intervals, ends included: to be compared with the intervals' level.
+
+    Args:
+        lower: The lower ends, any shape.
+        upper: The upper ends, of the same shape.
+        y: The outcomes, of the same shape.
 
     Example:
         >>> from ggmc.bayes import metrics
@@ -112,18 +147,34 @@ def coverage(lower: Any, upper: Any, y: Any) -> float:
 
 
 class Uncertainty(NamedTuple):
-    """Entropies of each example, in nats: total = aleatoric + epistemic."""
+    """Entropies of each example, in nats: total = aleatoric + epistemic.
+
+    Args:
+        total: The entropy of the mean over draws, [examples].
+        aleatoric: The mean of the draws' entropies, [examples].
+        epistemic: Their difference, [examples].
+
+    Example:
+        >>> from ggmc.bayes import metrics
+        >>> draws = [[[0.9, 0.1]], [[0.1, 0.9]]]                        # two draws of one example
+        >>> bool(metrics.uncertainty(draws).epistemic > metrics.uncertainty(draws).aleatoric)
+        True
+    """
 
     total: np.ndarray
     aleatoric: np.ndarray
     epistemic: np.ndarray
 
 
-def uncertainty(probabilities: Any) -> Uncertainty:
-    """Where the uncertainty comes from, of probabilities *per draw*: [draws, examples, classes].
+def uncertainty(probabilities: Values) -> Uncertainty:
+    """Where the uncertainty comes from: the noise of the labels, or the disagreement of the draws.
 
-    Total is the entropy of the mean over draws, aleatoric the mean of the draws' entropies (what more data would not
-    remove), and epistemic their difference, the mutual information of label and weights (what the draws disagree on).
+    Args:
+        probabilities: Probabilities *of each draw*, [draws, examples, classes] or [chains, draws, examples, classes].
+
+    Returns:
+        Total is the entropy of the mean over draws; aleatoric is the mean of the draws' entropies, which more data
+        would not reduce; epistemic is their difference, the mutual information of label and weights.
 
     Example:
         >>> from ggmc.bayes import metrics

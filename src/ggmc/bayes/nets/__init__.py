@@ -1,9 +1,10 @@
-"""Networks fit for exact sampling: what they compute for an example depends on its own input and nothing else.
+"""Networks that can be sampled exactly: what they compute for an example depends on its own input and nothing else.
 
-BatchNorm in training mode ties each example to its batch mates, and random augmentation changes the data from one look
-to the next; under either, U is not a function of the parameters. Here are nets without them (`MLP`, `CNN`, `ResNet20`),
-a norm that treats every example by itself (`FilterResponseNorm`), a fixer for nets of your own (`replace_batchnorm`),
-and augmentation in an exact and a free form (`FrozenViews`, `FreeViews`).
+BatchNorm in training mode makes an example depend on the others in its batch, and random augmentation changes the data
+from one call to the next; under either, U is not a function of the parameters alone. Here are nets without them
+(`MLP`, `CNN`, `ResNet20`), a norm that uses each example alone (`FilterResponseNorm`), a function that replaces the
+BatchNorm of other nets (`replace_batchnorm`), and augmentation in an exact and a random form (`FrozenViews`,
+`FreeViews`).
 
 Example:
     >>> import torch

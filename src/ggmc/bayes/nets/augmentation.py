@@ -4,9 +4,9 @@ A view of an image is three whole numbers, its code (flip, dy, dx), carried out 
 flip is 1; put `pad` zeros around; cut out a window of the original size whose top left corner is at row dy and column
 dx of the padded image. So (0, pad, pad) is the image itself. Codes are data: they can be stored, counted and repeated.
 
-Fresh random views at every look make U a random number instead of a function of the parameters, and a Metropolis test
-that compares two such numbers is not exact. Fixed views make it a function again. `FrozenViews` draws K views of each
-example once and for all; with the log likelihood of an example averaged over its K views,
+Fresh random views at every evaluation make U a random number instead of a function of the parameters, and a Metropolis
+test that compares two such numbers is not exact. Fixed views make it a function again. `FrozenViews` draws K views of
+each example once; with the log likelihood of an example averaged over its K views,
 
     U(θ) = −log prior(θ) − Σᵢ (1/K) Σₖ log p(yᵢ | view k of xᵢ, θ),
 
@@ -16,7 +16,8 @@ is the posterior of another model than the one without augmentation, though, and
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from functools import cached_property
 from typing import ClassVar
 
 import torch
@@ -27,12 +28,17 @@ from ggmc.errors import BadInput, require_count
 
 @dataclass(frozen=True)
 class FrozenViews:
-    """`number` views of each example, fixed by the seed: exact, because the data never change.
+    """Several views of each example, fixed by the seed: exact, because the data never change.
 
-    The first view is the image untouched; the others are independent and uniform over all flips and offsets, so that a
-    view may come up twice. An example's views depend on the seed and its place among the data alone. Pass the codes to
-    the target as data, beside the images and labels, and average the log likelihood over the views. `pad` and `flip`
-    say what a view may do.
+    The first view is the image itself; the others are independent and uniform over all flips and offsets, so a view can
+    occur twice. An example's views depend only on the seed and its row. Pass the codes to the target as data, beside
+    the images and labels, and average the log likelihood over the views.
+
+    Args:
+        number: How many views each example has, the image itself included. Default 4.
+        pad: How many zeros are put around the image, in pixels on each side: the largest shift. Default 4.
+        flip: Whether a view may be mirrored left and right. Default True.
+        seed: The seed of the views. Default 0.
 
     Example:
         >>> import torch
@@ -66,15 +72,30 @@ class FrozenViews:
         _check_flip(self.flip)
 
     def codes(self, num_examples: int) -> Tensor:
-        """The codes of the first so many examples, [n, number, 3], the same at every call."""
+        """The codes of the first examples, the same at every call.
+
+        Args:
+            num_examples: How many examples, n.
+
+        Returns:
+            Whole numbers [n, number, 3], on the CPU.
+        """
         require_count("num_examples", num_examples)
-        generator = torch.Generator().manual_seed(self.seed)
+        generator = torch.Generator("cpu").manual_seed(self.seed)
         codes = _random_codes((num_examples, self.number), self.pad, self.flip, generator)
-        codes[:, 0] = torch.tensor([0, self.pad, self.pad])
+        codes[:, 0] = torch.tensor([0, self.pad, self.pad], device="cpu")
         return codes
 
     def apply(self, images: Tensor, codes: Tensor) -> Tensor:
-        """All views of each image: [n, C, H, W] and codes [n, number, 3] to [n, number, C, H, W]."""
+        """All views of each image.
+
+        Args:
+            images: [n, C, H, W].
+            codes: [n, number, 3], from `codes`.
+
+        Returns:
+            [n, number, C, H, W].
+        """
         if codes.dim() != 3:
             raise BadInput(f"codes must be [n, number, 3], as from FrozenViews.codes, got shape {list(codes.shape)}")
         several = images.unsqueeze(1).expand(-1, codes.shape[1], *images.shape[1:])
@@ -85,9 +106,13 @@ class FrozenViews:
 class FreeViews:
     """A fresh view of each example at every call: not exact, for monitoring with `adjust=False`.
 
-    This is the augmentation of ordinary training. The potential it leads to changes from one look to the next, so the
-    acceptance probability of a trajectory is noise as well as signal, and no test based on it corrects the chain. The
-    draws come from a generator of the object's own, started at `seed`; torch's global one is not touched.
+    This is the augmentation of ordinary training. The potential changes from one call to the next, so a Metropolis test
+    based on it does not correct the chain. The object has its own generator; torch's global one is not used.
+
+    Args:
+        pad: How many zeros are put around the image, in pixels on each side: the largest shift. Default 4.
+        flip: Whether a view may be mirrored left and right. Default True.
+        seed: The seed of the object's generator. Default 0.
 
     Example:
         >>> import torch
@@ -101,35 +126,57 @@ class FreeViews:
     """
 
     not_exact: ClassVar[str | None] = (
-        "FreeViews draws fresh views at every look, so U is not a function of the parameters. Use FrozenViews, or "
+        "FreeViews draws fresh views at every call, so U is not a function of the parameters. Use FrozenViews, or "
         "adjust=False"
     )
 
     pad: int = 4
     flip: bool = True
     seed: int = 0
-    generator: torch.Generator = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         require_count("pad", self.pad, least=0)
         _check_flip(self.flip)
-        object.__setattr__(self, "generator", torch.Generator().manual_seed(self.seed))
+
+    @cached_property
+    def generator(self) -> torch.Generator:
+        """Where the views come from; it moves on with every draw."""
+        return torch.Generator("cpu").manual_seed(self.seed)
 
     def draw(self, num_examples: int) -> Tensor:
-        """Fresh codes, one for each example: [n, 3]."""
+        """Fresh codes, one for each example.
+
+        Args:
+            num_examples: How many examples, n.
+
+        Returns:
+            Whole numbers [n, 3], on the CPU.
+        """
         require_count("num_examples", num_examples)
         return _random_codes((num_examples,), self.pad, self.flip, self.generator)
 
     def apply(self, images: Tensor) -> Tensor:
-        """A fresh view of each image, [n, C, H, W]."""
+        """A fresh view of each image.
+
+        Args:
+            images: [n, C, H, W].
+
+        Returns:
+            [n, C, H, W].
+        """
         return view(images, self.draw(len(images)), self.pad)
 
 
 def view(images: Tensor, codes: Tensor, pad: int) -> Tensor:
-    """Each image as its code says: [n, C, H, W] and [n, 3] to [n, C, H, W].
+    """Each image as its code says, for any dtype and device, also under `torch.func.vmap`.
 
-    Offsets run from 0 to 2 · `pad`; what lies beyond the padding is zero too. Any dtype and device, and under
-    `torch.func.vmap`.
+    Args:
+        images: [n, C, H, W].
+        codes: One code (flip, dy, dx) for each image, [n, 3]; offsets run from 0 to 2 · `pad`.
+        pad: How many zeros are put around the image; what lies beyond the padding is zero too.
+
+    Returns:
+        [n, C, H, W].
 
     Example:
         >>> import torch
@@ -156,7 +203,7 @@ def view(images: Tensor, codes: Tensor, pad: int) -> Tensor:
     columns = torch.arange(width, device=images.device) + right - pad
     inside = ((rows >= 0) & (rows < height)).unsqueeze(2) & ((columns >= 0) & (columns < width)).unsqueeze(1)
     columns = torch.where(flip != 0, width - 1 - columns, columns)
-    # Places outside read some pixel, whichever, and are blanked afterwards: cheaper than padding every image.
+    # Places outside read an arbitrary pixel and are set to zero afterwards: cheaper than padding every image.
     pixels = rows.clamp(0, height - 1).unsqueeze(2) * width + columns.clamp(0, width - 1).unsqueeze(1)
     pixels = pixels.flatten(1).unsqueeze(1).expand(-1, images.shape[1], -1)
     seen = images.flatten(2).gather(2, pixels).unflatten(2, (height, width))
@@ -166,7 +213,7 @@ def view(images: Tensor, codes: Tensor, pad: int) -> Tensor:
 def _random_codes(shape: tuple[int, ...], pad: int, flip: bool, generator: torch.Generator) -> Tensor:
     """Uniform codes, one random number each: the codes of the first examples do not depend on how many follow."""
     sides = (1 + int(flip), 2 * pad + 1, 2 * pad + 1)
-    numbers = torch.randint(sides[0] * sides[1] * sides[2], shape, generator=generator)
+    numbers = torch.randint(sides[0] * sides[1] * sides[2], shape, generator=generator, device="cpu")
     return torch.stack(torch.unravel_index(numbers, sides), -1)
 
 

@@ -1,4 +1,4 @@
-"""A small convolutional net without norms: quick on a CPU, and exact as it stands."""
+"""A small convolutional net without norms: fast on a CPU, and exact as it is."""
 
 from __future__ import annotations
 
@@ -10,11 +10,15 @@ from ggmc.errors import BadInput, require_count
 
 
 class CNN(nn.Module):
-    """3×3 convolutions of the given `widths`, each halving the image and followed by ReLU, then a linear layer.
+    """3×3 convolutions with stride 2, each followed by ReLU, then a linear layer.
 
-    `image` is the height and width of the images, 8 for scikit-learn's digits and 32 for CIFAR. The stride does the
-    halving, so that no convolution is computed at places that pooling would drop. Weights start as torch's own layers
-    do.
+    Images are [n, channels_in, image, image], outputs are logits [n, classes]. Weights start as in torch's own layers.
+
+    Args:
+        channels_in: The channels of the images. Default 1.
+        classes: The number of outputs. Default 10.
+        image: The height and width of the images: 8 for scikit-learn's digits, the default, 32 for CIFAR.
+        widths: The channels of each convolution; each halves the image. Default (16, 32).
 
     Example:
         >>> import torch

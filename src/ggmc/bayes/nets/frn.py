@@ -1,8 +1,8 @@
-"""Norms that treat every example by itself, and the swap of BatchNorm for one of them.
+"""Norms that use each example alone, and the replacement of BatchNorm by one of them.
 
-BatchNorm in training mode divides by statistics of the batch, so an example's log likelihood depends on which others
-happen to be beside it, and a sum over examples is no longer one. Filter response normalisation (Singh & Krishnan, CVPR
-2020) takes them from the example alone: for each example and channel, over the spatial dimensions,
+BatchNorm in training mode divides by statistics of the batch, so an example's log likelihood depends on the others in
+its batch, and the potential is not a sum over examples. Filter response normalisation (Singh & Krishnan, CVPR 2020)
+takes the statistics from the example alone: for each example and channel, over the spatial dimensions,
 
     ν² = mean of x²,    y = γ x / √(ν² + ε) + β,    z = max(y, τ)
 
@@ -28,9 +28,14 @@ LAZY_BATCH_NORMS = (nn.LazyBatchNorm1d, nn.LazyBatchNorm2d, nn.LazyBatchNorm3d)
 class FilterResponseNorm(nn.Module):
     """y = γ x / √(ν² + ε) + β, where ν² is the mean of x² over the spatial dimensions of one example and channel.
 
-    Inputs are [n, channels, ...] with one spatial dimension or more. Where these hold a single value, ν² is its own
-    square and only its sign would be left: refused. γ and β are called `weight` and `bias`, as in BatchNorm, and start
-    at one and zero; `affine=False` leaves them out.
+    Inputs are [n, channels, ...] with one spatial dimension or more, and at least two values in each channel: of a
+    single value only its sign would be left. γ and β are called `weight` and `bias`, as in BatchNorm, and start at one
+    and zero.
+
+    Args:
+        channels: The number of channels.
+        eps: ε, positive. Default 1e-6.
+        affine: Whether there are γ and β. Default True.
 
     Example:
         >>> import torch
@@ -62,7 +67,7 @@ class FilterResponseNorm(nn.Module):
             )
         scale = (x.square().mean(tuple(range(2, x.dim())), keepdim=True) + self.eps).rsqrt()
         if self.weight is not None:
-            scale = scale * per_channel(self.weight, x)  # γ joins the small factor: one pass over x less
+            scale = scale * per_channel(self.weight, x)  # γ goes into the small factor: one pass over x less
         return x * scale if self.bias is None else x * scale + per_channel(self.bias, x)
 
     def extra_repr(self) -> str:
@@ -70,7 +75,10 @@ class FilterResponseNorm(nn.Module):
 
 
 class TLU(nn.Module):
-    """The thresholded linear unit, max(y, τ), with τ learnt for each channel; at its start, τ = 0, it is ReLU.
+    """The thresholded linear unit, max(y, τ), with τ learnt for each channel; it starts at τ = 0, as ReLU.
+
+    Args:
+        channels: The number of channels of its inputs [n, channels, ...].
 
     Example:
         >>> import torch
@@ -92,7 +100,7 @@ class TLU(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         if x.dim() < 2 or x.shape[1] != len(self.threshold):
             raise BadInput(f"TLU takes [n, {len(self.threshold)}, ...], got shape {list(x.shape)}")
-        # max(x, τ) to within rounding: torch.maximum would say the same, but its gradient takes several times as long.
+        # max(x, τ) up to rounding: torch.maximum gives the same, but its gradient takes several times as long.
         threshold = per_channel(self.threshold, x)
         return torch.relu(x - threshold) + threshold
 
@@ -101,14 +109,19 @@ class TLU(nn.Module):
 
 
 def per_channel(values: Tensor, x: Tensor) -> Tensor:
-    """One value per channel in a shape that meets x = [n, channels, ...]."""
+    """One value per channel in a shape that broadcasts against x = [n, channels, ...]."""
     return values.reshape(-1, *(1 for _ in range(x.dim() - 2)))
 
 
 def group_norm(channels: int, eps: float = 1e-5, affine: bool = True) -> nn.GroupNorm:
-    """GroupNorm with as many groups, up to 32, as leave each four channels or more.
+    """GroupNorm with as many groups, up to 32, as allow four channels or more in each.
 
     A group of one channel would be instance normalisation, under which a channel's mean no longer matters.
+
+    Args:
+        channels: The number of channels.
+        eps: What is added to the variance. Default 1e-5.
+        affine: Whether there are a weight and a bias. Default True.
 
     Example:
         >>> from ggmc.bayes.nets.frn import group_norm
@@ -120,16 +133,17 @@ def group_norm(channels: int, eps: float = 1e-5, affine: bool = True) -> nn.Grou
 
 
 def replace_batchnorm(module: nn.Module, norm: str = "frn") -> nn.Module:
-    """A deep copy of `module` with every BatchNorm replaced by a norm that treats each example by itself.
+    """A deep copy of a module with every BatchNorm replaced by a norm that uses each example alone.
 
-    `norm` is "frn" (`FilterResponseNorm`) or "group" (`nn.GroupNorm`, with four channels or more to a group).
-    BatchNorm1d becomes GroupNorm with a single group under either name: it mostly stands behind a linear layer, on
-    [n, channels], where there are no spatial dimensions for FRN to average over and a single group is LayerNorm.
-    SyncBatchNorm is taken for one of images.
+    γ and β are kept, as are device, dtype and what is shared or frozen; running means and variances are dropped, so a
+    trained net has to be trained again. The net keeps its own activations: FRN comes without its `TLU`.
 
-    γ and β are carried over, as are device, dtype and what is shared or frozen; running means and variances are
-    dropped. The net computes something else than before, so a trained one has to be trained again. FRN comes without
-    its `TLU`: the net keeps its own activations. The given module is left as it was.
+    Args:
+        module: The module; it is not changed.
+        norm: "frn" (`FilterResponseNorm`, the default) or "group" (`nn.GroupNorm` with four channels or more in each
+            group). With either, BatchNorm1d becomes GroupNorm with a single group: it mostly follows a linear layer,
+            whose outputs [n, channels] have no spatial dimensions for FRN to average over. SyncBatchNorm is replaced
+            as if it were BatchNorm2d.
 
     Example:
         >>> from torch import nn
@@ -164,8 +178,8 @@ def _check_replaceable(name: str, layer: nn.Module) -> None:
         raise BadInput(f"{where} does not know its channels yet: run one batch through the net first")
     if isinstance(layer, nn.BatchNorm1d) and layer.num_features == 1:
         raise BadInput(
-            f"{where} has one channel: normalised for each example by itself, a single value is always zero. Take the "
-            "layer out (nn.Identity), or put FilterResponseNorm(1) there if its input has a length"
+            f"{where} has one channel: normalised within each example, a single value is always zero. Remove "
+            "the layer (nn.Identity), or use FilterResponseNorm(1) there if its input has a length"
         )
 
 

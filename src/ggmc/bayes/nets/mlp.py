@@ -11,11 +11,14 @@ from ggmc.errors import BadInput, require_count
 
 
 class MLP(nn.Module):
-    """Linear layers of the given `sizes`, inputs first and outputs last, with an activation between each two.
+    """Linear layers with an activation between each two.
 
-    Inputs are flattened from their second dimension on, so images need no reshaping. A single output keeps its
-    dimension, [n, 1]. `activation` is anything that makes a module when called, such as `nn.ReLU` or `nn.Tanh`; two
-    sizes make a linear model. Weights start as torch's own linear layers do.
+    Inputs [n, ...] are flattened from their second dimension on, so images need no reshaping. Outputs are [n, outputs];
+    a single output keeps its dimension, [n, 1]. Weights start as in torch's own linear layers.
+
+    Args:
+        sizes: The sizes of the inputs, any hidden layers and the outputs. Two sizes make a linear model.
+        activation: What makes an activation module when called, such as `nn.Tanh`. Default `nn.ReLU`.
 
     Example:
         >>> import torch

@@ -23,12 +23,16 @@ ACTIVATIONS = ("tlu", "relu", "swish")
 class ResNet20(nn.Module):
     """ResNet-20 for images [n, channels_in, H, W], with logits [n, classes].
 
-    `norm` is "frn", "group", "batch" or None. BatchNorm is the original, with 273,258 parameters for ten classes, but
-    in training mode ties examples to their batch mates, so it cannot be sampled exactly; FRN is the usual replacement.
-    `activation` is "tlu", "relu" or "swish"; unless given, FRN goes with its learnt threshold (`TLU`) and all else with
-    ReLU. `norm="frn", activation="swish"` is the smooth net of Izmailov et al. (ICML 2021).
+    Convolutions and the linear layer start from He's normal distribution (variance 2 / fan-in), biases from zero.
+    `norm="frn", activation="swish"` is the smooth net of Izmailov et al. (ICML 2021).
 
-    Convolutions and the linear layer start from He's normal law (variance 2 / fan-in), biases from zero.
+    Args:
+        classes: The number of outputs. Default 10.
+        norm: "frn" (`FilterResponseNorm`, the default), "group", "batch" or None. BatchNorm is the original, with
+            273,258 parameters for ten classes, but in training mode makes an example depend on the others in its batch,
+            so it cannot be sampled exactly.
+        activation: "tlu", "relu" or "swish". Default: the learnt threshold (`TLU`) with FRN, else ReLU.
+        channels_in: The channels of the images. Default 3.
 
     Example:
         >>> import torch

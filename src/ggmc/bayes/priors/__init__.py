@@ -1,6 +1,6 @@
-"""Priors: the law of one named weight tensor of a module.
+"""Priors: the distribution of one named weight tensor of a module.
 
-A prior describes the *value* that a chain moves, which is the weight itself except where a scale is unknown too: there
+A prior describes the *value* that a chain moves, which is the weight itself except where a scale is unknown too: then
 the weight is a scale times the value (`decode`), and the scales are the prior's `latents`. Every density is normalised.
 
 Example:
@@ -24,7 +24,7 @@ Example:
 from ggmc.bayes.priors.assign import as_prior, assign
 from ggmc.bayes.priors.families import Cauchy, Gaussian, GeneralisedNormal, Improper, Laplace, Of, StudentT
 from ggmc.bayes.priors.filters import CorrelatedFilters
-from ggmc.bayes.priors.generalised_normal import GeneralisedNormalLaw
+from ggmc.bayes.priors.generalised_normal import GeneralisedNormalDistribution
 from ggmc.bayes.priors.mixture import Mixture
 from ggmc.bayes.priors.prior import Elementwise, Prior, fan_in_of, total_log_prob
 from ggmc.bayes.priors.scales import Hierarchical, Horseshoe
@@ -35,7 +35,7 @@ __all__ = [
     "Elementwise",
     "Gaussian",
     "GeneralisedNormal",
-    "GeneralisedNormalLaw",
+    "GeneralisedNormalDistribution",
     "Hierarchical",
     "Horseshoe",
     "Improper",

@@ -4,18 +4,24 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from fnmatch import fnmatchcase
-from typing import Any
 
 from torch import Tensor, nn
 from torch.distributions import Distribution, Normal
 
 from ggmc.bayes.priors.families import Gaussian, Of
-from ggmc.bayes.priors.prior import Prior, check_scalar_law
+from ggmc.bayes.priors.prior import Prior, check_scalar
 from ggmc.errors import BadInput
 
+Wanted = Prior | Distribution
+Key = str | type[nn.Module]
+ByKey = Mapping[str, Wanted] | Mapping[type[nn.Module], Wanted] | Mapping[Key, Wanted]
 
-def as_prior(given: Any) -> Prior:
-    """A prior as it is, and a scalar torch distribution as the law of every element.
+
+def as_prior(given: Wanted) -> Prior:
+    """A prior as it is, and a scalar torch distribution as the prior of every element.
+
+    Args:
+        given: A prior, or a scalar torch distribution on all real numbers.
 
     Example:
         >>> from torch.distributions import Gumbel, Normal
@@ -23,7 +29,7 @@ def as_prior(given: Any) -> Prior:
         >>> as_prior(Normal(0.0, 2.0))
         Gaussian(scale=2.0, fan_in=False, loc=0.0)
         >>> as_prior(Gumbel(0.0, 2.0))
-        Of(law=Gumbel(loc: 0.0, scale: 2.0), fan_in=False)
+        Of(distribution=Gumbel(loc: 0.0, scale: 2.0), fan_in=False)
     """
     if isinstance(given, Prior):
         return given
@@ -31,18 +37,26 @@ def as_prior(given: Any) -> Prior:
         name = f"the class {given.__name__}: make one" if isinstance(given, type) else repr(given)
         raise BadInput(f"a prior must be one of ggmc.priors or a scalar torch.distributions.Distribution, got {name}")
     if type(given) is Normal:
-        check_scalar_law("the law of a weight", given)
-        return Gaussian(given.scale.item(), loc=given.loc.item())  # the same law, quicker
+        check_scalar("the distribution of a weight", given)
+        return Gaussian(given.scale.item(), loc=given.loc.item())  # the same distribution, but faster
     return Of(given)
 
 
-def assign(prior: Any, parameters: Mapping[str, Tensor], module: nn.Module | None = None) -> dict[str, Prior]:
+def assign(
+    prior: Wanted | ByKey, parameters: Mapping[str, Tensor], module: nn.Module | None = None
+) -> dict[str, Prior]:
     """The prior of each named tensor.
 
-    `prior` is one for all, or a mapping of keys to priors: a key is a pattern of names (`"conv*.weight"`, `"*.bias"`;
-    `*` also matches dots) or a type of layer (`nn.Linear`: the tensors that such layers of the `module` own directly).
-    The first key that matches a tensor wins. A tensor that no key matches is an error, not a flat prior; so is a key
-    that no tensor is left for.
+    Args:
+        prior: One prior or scalar torch distribution for all, or a mapping of keys to these. A key is a pattern of
+            names (`"conv*.weight"`, `"*.bias"`; `*` also matches dots) or a type of layer (`nn.Linear`: the tensors
+            that such layers own directly). The first key that matches a tensor wins.
+        parameters: The tensors by name.
+        module: The module that owns them; needed for keys that are types of layers.
+
+    Returns:
+        One prior for each name. A tensor that no key matches is an error, not a flat prior; so is a key that no tensor
+        is left for.
 
     Example:
         >>> import torch
@@ -67,9 +81,10 @@ def assign(prior: Any, parameters: Mapping[str, Tensor], module: nn.Module | Non
     return given
 
 
-def _by_key(prior: Mapping[Any, Any], names: list[str], module: nn.Module | None) -> dict[str, Prior]:
-    winners: dict[str, Any] = {}  # tensor: key
-    for key in prior:
+def _by_key(prior: ByKey, names: list[str], module: nn.Module | None) -> dict[str, Prior]:
+    by_key: dict[Key, Wanted] = dict(prior.items())
+    winners: dict[str, Key] = {}  # tensor: key
+    for key in by_key:
         matched = _matches(key, names, module)
         if not matched:
             raise BadInput(f"{_show(key)} matches none of the parameters, which are {_some(names)}")
@@ -86,10 +101,10 @@ def _by_key(prior: Mapping[Any, Any], names: list[str], module: nn.Module | None
             f'no prior for {_some(missing)}: add keys that match them, such as "*", with priors.Improper() if a flat '
             "prior is meant"
         )
-    return {name: as_prior(prior[winners[name]]) for name in names}
+    return {name: as_prior(by_key[winners[name]]) for name in names}
 
 
-def _matches(key: Any, names: list[str], module: nn.Module | None) -> list[str]:
+def _matches(key: Key, names: list[str], module: nn.Module | None) -> list[str]:
     if isinstance(key, str):
         return [name for name in names if fnmatchcase(name, key)]
     if not (isinstance(key, type) and issubclass(key, nn.Module)):
@@ -111,7 +126,7 @@ def _owners(module: nn.Module) -> dict[str, list[nn.Module]]:
     return owners
 
 
-def _show(key: Any) -> str:
+def _show(key: Key) -> str:
     return repr(key) if isinstance(key, str) else key.__name__
 
 

@@ -1,4 +1,4 @@
-"""Priors under which the elements are independent, each with the same law.
+"""Priors under which the elements are independent, each with the same distribution.
 
 With `fan_in=True` the scale is divided by √fan_in (`fan_in_of`), which keeps the variance of a layer's output the same
 whatever its width. Tensors of fewer than two dimensions (biases, gains) have no fan-in, and keep the scale as it is.
@@ -7,25 +7,26 @@ whatever its width. Tensors of fewer than two dimensions (biases, gains) have no
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field
-from typing import Any
+from abc import abstractmethod
+from dataclasses import dataclass
+from functools import cached_property
 
 import torch
-import torch.distributions as laws
-from torch import Tensor
+from torch import Tensor, distributions
 from torch.distributions import Distribution
 
-from ggmc.bayes.priors.generalised_normal import GeneralisedNormalLaw
+from ggmc.bayes.priors.fields import finite, positive, switch
+from ggmc.bayes.priors.generalised_normal import GeneralisedNormalDistribution
 from ggmc.bayes.priors.prior import (
     NO_LATENTS,
     Elementwise,
     Latents,
     Prior,
-    check_scalar_law,
+    check_scalar,
     constant,
     log_densities_of,
     root_of,
-    settle,
+    supports,
 )
 from ggmc.errors import BadInput
 
@@ -33,6 +34,11 @@ from ggmc.errors import BadInput
 @dataclass(frozen=True)
 class Gaussian(Elementwise):
     """Normal elements of mean `loc` and standard deviation `scale`, or scale/√fan_in.
+
+    Args:
+        scale: The standard deviation, positive. Default 1.
+        fan_in: Whether to divide the scale, not the mean, by √fan_in. Default False.
+        loc: The mean. Default 0.
 
     Example:
         >>> import torch
@@ -45,15 +51,9 @@ class Gaussian(Elementwise):
         tensor(-56.7575)
     """
 
-    scale: float = 1.0
-    fan_in: bool = False
-    loc: float = 0.0
-
-    def __post_init__(self) -> None:
-        settle(self, "scale")
-        if not (isinstance(self.loc, int | float) and math.isfinite(self.loc)):
-            raise BadInput(f"loc must be a finite number, got {self.loc!r}")
-        object.__setattr__(self, "loc", float(self.loc))
+    scale: float = positive(1.0)
+    fan_in: bool = switch(False)
+    loc: float = finite(0.0)
 
     def log_densities(self, value: Tensor) -> Tensor:
         factor, constant = self._terms(value.shape)
@@ -66,7 +66,7 @@ class Gaussian(Elementwise):
 
     def sample(self, shape: torch.Size, latents: Latents = NO_LATENTS) -> Tensor:
         scale = self.scale / root_of(shape, self.fan_in)
-        return self.loc + scale * torch.randn(shape, dtype=torch.float64)
+        return self.loc + scale * torch.randn(shape, dtype=torch.float64, device="cpu")
 
     def _centred(self, value: Tensor) -> Tensor:
         return value - self.loc if self.loc else value
@@ -76,28 +76,41 @@ class Gaussian(Elementwise):
         return -0.5 / scale**2, -math.log(scale) - 0.5 * math.log(2 * math.pi)
 
 
-class OneLaw(Elementwise):
-    """What the families on one scalar torch law share: an element times √fan_in, if asked for, has that law."""
+class ScalarFamily(Elementwise):
+    """Families built on one scalar torch distribution: that of an element, or, with fan-in, of element · √fan_in."""
 
-    law: Distribution
     fan_in: bool
+
+    @abstractmethod
+    def element(self) -> Distribution:
+        """The scalar distribution."""
+
+    def __post_init__(self) -> None:
+        _ = self._element  # now: made at a first call under vmap or grad, its tensors would belong to that transform
+
+    @cached_property
+    def _element(self) -> Distribution:
+        return self.element()
 
     def log_densities(self, value: Tensor) -> Tensor:
         root = root_of(value.shape, self.fan_in)
         if root == 1.0:
-            return log_densities_of(self.law, value)
-        return log_densities_of(self.law, value * root) + math.log(root)
+            return log_densities_of(self._element, value)
+        return log_densities_of(self._element, value * root) + math.log(root)
 
     def sample(self, shape: torch.Size, latents: Latents = NO_LATENTS) -> Tensor:
-        return self.law.sample(shape).to("cpu", torch.float64) / root_of(shape, self.fan_in)
+        return self._element.sample(shape).to("cpu", torch.float64) / root_of(shape, self.fan_in)
 
 
 @dataclass(frozen=True)
-class Of(OneLaw):
-    """Any scalar `torch.distributions.Distribution` on the real line, as the law of every element.
+class Of(ScalarFamily):
+    """Any scalar `torch.distributions.Distribution` on the real line, as the distribution of every element.
 
-    A distribution given where a prior is wanted is taken this way. With `fan_in=True`, an element has the law of a draw
-    divided by √fan_in, its location included.
+    A distribution given where a prior is wanted is taken this way.
+
+    Args:
+        distribution: A scalar, continuous distribution whose support is all real numbers.
+        fan_in: Whether an element is a draw divided by √fan_in, its location included. Default False.
 
     Example:
         >>> import torch
@@ -107,24 +120,29 @@ class Of(OneLaw):
         tensor(-6., dtype=torch.float64)
     """
 
-    law: Distribution
-    fan_in: bool = False
+    distribution: Distribution
+    fan_in: bool = switch(False)
 
     def __post_init__(self) -> None:
-        settle(self)
-        check_scalar_law("the law of a weight", self.law)
-        line = torch.tensor([-1e4, -1.0, 0.0, 1.0, 1e4], dtype=torch.float64)
-        support: Any = self.law.support
-        if not support.check(line).all():
+        check_scalar("the distribution of a weight", self.distribution)
+        if not all(supports(self.distribution, number) for number in (-1e4, -1.0, 0.0, 1.0, 1e4)):
             raise BadInput(
-                f"the law of a weight must cover all real numbers, got {self.law}, whose support is {support}: "
-                "use a law such as Normal or StudentT, or priors.Hierarchical for a positive scale"
+                f"the distribution of a weight must cover all real numbers, got {self.distribution}, whose support is "
+                f"{self.distribution.support}: use one such as Normal or StudentT, or priors.Hierarchical for a "
+                "positive scale"
             )
+
+    def element(self) -> Distribution:
+        return self.distribution
 
 
 @dataclass(frozen=True)
-class Laplace(OneLaw):
-    """Laplace's law: density exp(−|w|/scale) / (2 scale), standard deviation √2 scale.
+class Laplace(ScalarFamily):
+    """Laplace elements: density exp(−|w|/scale) / (2 scale), standard deviation √2 scale.
+
+    Args:
+        scale: The scale, positive. Default 1.
+        fan_in: Whether to divide the scale by √fan_in. Default False.
 
     Example:
         >>> import torch
@@ -133,41 +151,46 @@ class Laplace(OneLaw):
         tensor(-2., dtype=torch.float64)
     """
 
-    scale: float = 1.0
-    fan_in: bool = False
-    law: Distribution = field(init=False, repr=False, compare=False)
+    scale: float = positive(1.0)
+    fan_in: bool = switch(False)
 
-    def __post_init__(self) -> None:
-        settle(self, "scale")
-        object.__setattr__(self, "law", laws.Laplace(constant(0), constant(self.scale)))
+    def element(self) -> Distribution:
+        return distributions.Laplace(constant(0), constant(self.scale))
 
 
 @dataclass(frozen=True)
-class StudentT(OneLaw):
-    """Student's t with `df` degrees of freedom, times `scale`: heavier tails the smaller df is.
+class StudentT(ScalarFamily):
+    """Student-t elements: the smaller `df`, the heavier the tails.
+
+    Args:
+        df: The degrees of freedom, positive.
+        scale: What a standard t variable is multiplied by, positive. Default 1.
+        fan_in: Whether to divide the scale by √fan_in. Default False.
 
     Example:
         >>> import torch
         >>> from ggmc.bayes import priors
         >>> priors.StudentT(df=3, scale=0.5, fan_in=True)
         StudentT(df=3.0, scale=0.5, fan_in=True)
-        >>> priors.StudentT(3).log_prob(torch.zeros(1))                 # 2 / (π √3)
+        >>> priors.StudentT(3).log_prob(torch.zeros(1))                 # log of 2 / (π √3)
         tensor(-1.0009, dtype=torch.float64)
     """
 
-    df: float
-    scale: float = 1.0
-    fan_in: bool = False
-    law: Distribution = field(init=False, repr=False, compare=False)
+    df: float = positive()
+    scale: float = positive(1.0)
+    fan_in: bool = switch(False)
 
-    def __post_init__(self) -> None:
-        settle(self, "df", "scale")
-        object.__setattr__(self, "law", laws.StudentT(constant(self.df), constant(0), constant(self.scale)))
+    def element(self) -> Distribution:
+        return distributions.StudentT(constant(self.df), constant(0), constant(self.scale))
 
 
 @dataclass(frozen=True)
-class Cauchy(OneLaw):
-    """Cauchy's law: Student's t with one degree of freedom, without a mean.
+class Cauchy(ScalarFamily):
+    """Cauchy elements: Student's t with one degree of freedom, which has no mean.
+
+    Args:
+        scale: Half the distance between the quartiles, positive. Default 1.
+        fan_in: Whether to divide the scale by √fan_in. Default False.
 
     Example:
         >>> import torch
@@ -176,18 +199,21 @@ class Cauchy(OneLaw):
         tensor(-11.4473, dtype=torch.float64)
     """
 
-    scale: float = 1.0
-    fan_in: bool = False
-    law: Distribution = field(init=False, repr=False, compare=False)
+    scale: float = positive(1.0)
+    fan_in: bool = switch(False)
 
-    def __post_init__(self) -> None:
-        settle(self, "scale")
-        object.__setattr__(self, "law", laws.Cauchy(constant(0), constant(self.scale)))
+    def element(self) -> Distribution:
+        return distributions.Cauchy(constant(0), constant(self.scale))
 
 
 @dataclass(frozen=True)
-class GeneralisedNormal(OneLaw):
+class GeneralisedNormal(ScalarFamily):
     """Density ∝ exp(−(|w|/scale)^power): Laplace at power 1, Gaussian of standard deviation scale/√2 at power 2.
+
+    Args:
+        power: The exponent, positive.
+        scale: The scale, positive. Default 1.
+        fan_in: Whether to divide the scale by √fan_in. Default False.
 
     Example:
         >>> import torch
@@ -199,20 +225,17 @@ class GeneralisedNormal(OneLaw):
         tensor(-14.2087, dtype=torch.float64)
     """
 
-    power: float
-    scale: float = 1.0
-    fan_in: bool = False
-    law: Distribution = field(init=False, repr=False, compare=False)
+    power: float = positive()
+    scale: float = positive(1.0)
+    fan_in: bool = switch(False)
 
-    def __post_init__(self) -> None:
-        settle(self, "power", "scale")
-        law = GeneralisedNormalLaw(constant(0), constant(self.scale), constant(self.power))
-        object.__setattr__(self, "law", law)
+    def element(self) -> Distribution:
+        return GeneralisedNormalDistribution(constant(0), constant(self.scale), constant(self.power))
 
 
 @dataclass(frozen=True)
 class Improper(Prior):
-    """Flat over all numbers: log density 0, and nothing to draw from. The posterior need not exist under it.
+    """Flat over all real numbers: log density 0, and no draws. The posterior need not exist under it.
 
     Example:
         >>> import torch

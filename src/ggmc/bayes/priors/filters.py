@@ -15,17 +15,21 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from ggmc.bayes.priors.prior import NO_LATENTS, Latents, Prior, root_of, settle
+from ggmc.bayes.priors.fields import positive, switch
+from ggmc.bayes.priors.prior import NO_LATENTS, Latents, Prior, root_of
 from ggmc.errors import BadInput
 
 
 @dataclass(frozen=True)
 class CorrelatedFilters(Prior):
-    """For kernels [out, in, *window] of any number of spatial dimensions: each [*window] is multivariate normal.
+    """Convolution kernels [out, in, *window] whose filters [*window] are independent and multivariate normal.
 
-    Two weights of one filter at Euclidean distance r (in pixels) have the covariance scale² exp(−r/length_scale);
-    filters of different channels are independent. With `fan_in=True` the scale is divided by √fan_in, the number of
-    input channels times the window's size.
+    Two weights of one filter at Euclidean distance r have the covariance scale² exp(−r/length_scale).
+
+    Args:
+        scale: The standard deviation of each weight, positive. Default 1.
+        length_scale: The distance, in pixels, at which the correlation is 1/e, positive. Default 1.
+        fan_in: Whether to divide the scale by √fan_in, with fan_in = input channels · window size. Default False.
 
     Example:
         >>> import torch
@@ -38,12 +42,9 @@ class CorrelatedFilters(Prior):
         tensor(True)
     """
 
-    scale: float = 1.0
-    length_scale: float = 1.0
-    fan_in: bool = False
-
-    def __post_init__(self) -> None:
-        settle(self, "scale", "length_scale")
+    scale: float = positive(1.0)
+    length_scale: float = positive(1.0)
+    fan_in: bool = switch(False)
 
     def log_prob(self, value: Tensor, latents: Latents = NO_LATENTS) -> Tensor:
         root, inverse = _roots(tuple(value.shape[2:]), self.length_scale)
@@ -57,8 +58,8 @@ class CorrelatedFilters(Prior):
     def sample(self, shape: torch.Size, latents: Latents = NO_LATENTS) -> Tensor:
         root, _ = _roots(tuple(shape[2:]), self.length_scale)
         scale = self.scale / root_of(shape, self.fan_in)
-        noise = torch.randn(math.prod(shape[:2]), len(root), dtype=torch.float64)
-        return scale * (noise @ torch.as_tensor(root.T)).reshape(shape)
+        noise = torch.randn(math.prod(shape[:2]), len(root), dtype=torch.float64, device="cpu")
+        return scale * (noise @ torch.as_tensor(root.T, device="cpu")).reshape(shape)
 
     def check(self, name: str, shape: torch.Size) -> None:
         if len(shape) < 3:

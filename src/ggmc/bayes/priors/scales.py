@@ -1,13 +1,12 @@
 """Priors whose scale is unknown too, in non-centred form.
 
-The chain moves a value z of fixed scale, and the module sees the weight scale · z: were the weight itself to move, its
-density would be a funnel, which no single step size suits.
+The chain moves a value z of fixed scale, and the module sees the weight scale · z. If the weight itself were moved, the
+density would be a funnel, for which no single step size is right.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any
 
 import torch
 from torch import Tensor
@@ -15,8 +14,19 @@ from torch.distributions import Distribution, HalfCauchy, HalfNormal
 
 from ggmc.bayes.priors.assign import as_prior
 from ggmc.bayes.priors.families import Gaussian, Improper
-from ggmc.bayes.priors.prior import NO_LATENTS, Latents, Prior, check_scalar_law, constant, root_of, settle
+from ggmc.bayes.priors.fields import Converted, positive, switch
+from ggmc.bayes.priors.prior import NO_LATENTS, Latents, Prior, check_scalar, constant, root_of, supports
 from ggmc.errors import BadInput
+
+
+def _of_fixed_scale(name: str, given: Prior | Distribution) -> Prior:
+    family = as_prior(given)
+    if isinstance(family, Improper) or family.latents(torch.Size([1])):
+        raise BadInput(
+            f"the {name} of a Hierarchical prior must be of fixed scale, got {family}: use one such as "
+            "priors.Gaussian(1.0)"
+        )
+    return family
 
 
 def _half_normal() -> Distribution:
@@ -25,10 +35,12 @@ def _half_normal() -> Distribution:
 
 @dataclass(frozen=True)
 class Hierarchical(Prior):
-    """weight = scale · z, with z of the law `family`, and one unknown scale per tensor, of the law `scale`.
+    """weight = scale · z, with one unknown scale per tensor, sampled along with z.
 
-    `family` is a prior of fixed scale, as a rule that of scale 1; `scale` is a scalar torch law of a positive number.
-    With `fan_in=True` the weight is divided by √fan_in besides.
+    Args:
+        family: The prior of z, of fixed scale, as a rule of scale 1. Default `Gaussian()`.
+        scale: The prior of the scale: a scalar torch distribution on positive numbers. Default `HalfNormal(1.0)`.
+        fan_in: Whether to divide the weight by √fan_in. Default False.
 
     Example:
         >>> import torch
@@ -42,22 +54,15 @@ class Hierarchical(Prior):
         tensor([4., 4., 4., 4.])
     """
 
-    family: Any = field(default_factory=Gaussian)
-    scale: Any = field(default_factory=_half_normal)
-    fan_in: bool = False
+    family: Converted[Prior | Distribution, Prior] = Converted(_of_fixed_scale, Gaussian())
+    scale: Distribution = field(default_factory=_half_normal)
+    fan_in: bool = switch(False)
 
     def __post_init__(self) -> None:
-        settle(self)
-        object.__setattr__(self, "family", as_prior(self.family))
-        if isinstance(self.family, Improper) or type(self.family).latents is not Prior.latents:
+        check_scalar("the distribution of a scale", self.scale)
+        if supports(self.scale, -1.0) or supports(self.scale, -1e-6):
             raise BadInput(
-                f"the family of a Hierarchical prior must be of fixed scale, got {self.family}: "
-                "use one such as priors.Gaussian(1.0)"
-            )
-        check_scalar_law("the law of a scale", self.scale)
-        if self.scale.support.check(torch.tensor([-1.0, -1e-6], dtype=torch.float64)).any():
-            raise BadInput(
-                f"the law of a scale must be one of positive numbers, got {self.scale}: "
+                f"the distribution of a scale must be one of positive numbers, got {self.scale}: "
                 "use HalfNormal, HalfCauchy, LogNormal, Gamma or the like"
             )
 
@@ -82,25 +87,24 @@ class Hierarchical(Prior):
 
 @dataclass(frozen=True)
 class Horseshoe(Prior):
-    """weight = local · global · z, with z normal, a half-Cauchy local scale per weight and one global scale per tensor.
+    """weight = local · global · z, with z normal, a HalfCauchy(1) scale per weight and a global one per tensor.
 
-    Most weights are pulled to zero, and a few are hardly touched (Carvalho, Polson and Scott 2010). The local scales
-    are HalfCauchy(1), the global one HalfCauchy(`scale`): the smaller, the fewer weights escape.
+    Most weights are pulled to zero, and a few are hardly changed (Carvalho, Polson and Scott 2010).
+
+    Args:
+        scale: The global scale is HalfCauchy(scale): the smaller, the fewer weights stay away from zero. Default 1.
 
     Example:
         >>> import torch
         >>> from ggmc.bayes import priors
         >>> prior = priors.Horseshoe(0.1)
-        >>> {name: tuple(law.batch_shape) for name, law in prior.latents(torch.Size([10, 4])).items()}
+        >>> {name: tuple(latent.batch_shape) for name, latent in prior.latents(torch.Size([10, 4])).items()}
         {'local': (10, 4), 'global': ()}
         >>> prior.decode(torch.ones(2), {"local": torch.tensor([1.0, 50.0]), "global": torch.tensor(0.1)})
         tensor([0.1000, 5.0000])
     """
 
-    scale: float = 1.0
-
-    def __post_init__(self) -> None:
-        settle(self, "scale")
+    scale: float = positive(1.0)
 
     def latents(self, shape: torch.Size) -> dict[str, Distribution]:
         return {"local": HalfCauchy(constant(1.0)).expand(shape), "global": HalfCauchy(constant(self.scale))}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import pickle
 from collections.abc import Callable
 from itertools import product
 from typing import Any
@@ -13,10 +14,10 @@ from torch import Tensor
 from torch.func import grad, vmap
 from torch.nn import functional as F  # noqa: N812
 
-import ggmc
 from ggmc.bayes.nets import FreeViews, FrozenViews
 from ggmc.bayes.nets.augmentation import view
 from ggmc.errors import BadInput
+from ggmc.targets.data_density import DataDensity
 
 
 def plain_view(image: Tensor, code: Tensor, pad: int) -> Tensor:
@@ -206,7 +207,7 @@ def test_refused_numbers_and_codes() -> None:
 # In a target
 
 
-def softmax_regression(views: FrozenViews | FreeViews, images: Tensor, labels: Tensor) -> ggmc.DataDensity:
+def softmax_regression(views: FrozenViews | FreeViews, images: Tensor, labels: Tensor) -> DataDensity:
     """Class by class a template for the image; the log likelihood is averaged over the views."""
 
     def log_likelihood(weights: Tensor, batch: Any) -> Tensor:
@@ -217,7 +218,7 @@ def softmax_regression(views: FrozenViews | FreeViews, images: Tensor, labels: T
 
     codes = FrozenViews(number=3, pad=1).codes(len(images))
     start = torch.zeros(images[0].numel(), 3, dtype=images.dtype)
-    return ggmc.DataDensity(lambda w: -(w**2).sum() / 2, log_likelihood, (images, labels, codes), start)
+    return DataDensity(lambda w: -(w**2).sum() / 2, log_likelihood, (images, labels, codes), start)
 
 
 def test_frozen_views_make_a_potential_that_is_exact_and_free_views_do_not() -> None:
@@ -239,3 +240,23 @@ def test_frozen_views_make_a_potential_that_is_exact_and_free_views_do_not() -> 
     loose = softmax_regression(FreeViews(pad=1), images, labels)
     assert loose.not_exact
     assert FreeViews.not_exact
+
+
+def test_the_default_device_does_not_matter() -> None:
+    frozen_views, images = FrozenViews(number=3, pad=2), pictures(6)
+    codes, drawn = frozen_views.codes(6), FreeViews(pad=2, seed=3).draw(6)
+    with torch.device("meta"):
+        assert torch.equal(frozen_views.codes(6), codes)
+        assert torch.equal(frozen_views.apply(images, codes)[:, 0], images)
+        assert torch.equal(FreeViews(pad=2, seed=3).draw(6), drawn)
+        assert torch.equal(FreeViews(pad=2, seed=3).apply(images), view(images, drawn, 2))
+
+
+def test_views_are_plain_values() -> None:
+    used, fresh = FreeViews(seed=3), FreeViews(seed=3)
+    used.draw(10)
+    assert used == fresh != FreeViews(seed=4)
+    assert hash(used) == hash(fresh)
+    assert pickle.loads(pickle.dumps(fresh)) == fresh
+    with pytest.raises(AttributeError):
+        used.pad = 3  # pyright: ignore[reportAttributeAccessIssue]

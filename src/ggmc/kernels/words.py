@@ -1,0 +1,239 @@
+"""Kernels that are words: what they state, and how they are carried out.
+
+A kernel states its word, friction, refreshment and test as a `Program`, with every default filled in. `WordSampler`
+draws the tape, carries the trajectory out, and gives it to the one test in `ggmc.dynamics.metropolis`.
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import final
+
+import torch
+from torch import Tensor
+
+from ggmc.dynamics import length, metropolis
+from ggmc.dynamics.comparison import Comparison
+from ggmc.dynamics.exactness import Unchanged, not_retraceable, refuse_if_not_exact
+from ggmc.dynamics.length import Steps
+from ggmc.dynamics.letters import LETTERS, Alphabet, fresh_momentum
+from ggmc.dynamics.mass import fixed_mass
+from ggmc.dynamics.schedule import Along, Factors, Over
+from ggmc.dynamics.scheme import Plan, Scheme
+from ggmc.dynamics.state import Info, Parameters, State, normals
+from ggmc.dynamics.trajectory import Trajectory, run_either_way
+from ggmc.errors import BadInput, NotExact
+from ggmc.guides.base import GradientField
+from ggmc.kernels.base import NOT_TUNED, Kernel, Sampler, as_rows, check_start
+from ggmc.targets.base import Target
+
+
+@dataclass(frozen=True)
+class Program:
+    """What a kernel that is a word states about itself.
+
+    Args:
+        word: The scheme.
+        friction: γ.
+        steps: The length of a trajectory; None leaves it to warm-up or to the guide.
+        fresh_momentum: Whether the momentum is drawn anew before every trajectory.
+        letters: The alphabet.
+        monitor_every: Without a test, log α is reported for so many trajectories together.
+        along: The schedule along a trajectory.
+        over: The schedule over the run.
+        explain: The share of kicks at which the guide is compared with the exact gradient.
+        not_testable: Why no Metropolis test applies, beyond what the word tells; None if one does.
+        variables: The kernel's own variables: name and first value, as a function of the positions [chains, d].
+        statistics: The kernel's own statistics of a state by name, [chains, ...] each, stored in the trace.
+    """
+
+    word: str
+    friction: float
+    steps: Steps | None = None
+    fresh_momentum: bool = False
+    letters: Alphabet = field(default_factory=lambda: LETTERS, repr=False)
+    monitor_every: int = 1
+    along: Along | None = None
+    over: Over | None = None
+    explain: float = 0.0
+    not_testable: str | None = None
+    variables: Mapping[str, Callable[[Tensor], Tensor]] = field(default_factory=dict)
+    statistics: Callable[[State], Mapping[str, Tensor]] | None = None
+
+
+class WordKernel(Kernel):
+    """A kernel that is a word: it states a program."""
+
+    @abstractmethod
+    def program(self, field: GradientField) -> Program:
+        """What this kernel does with a bound guide, every default filled in."""
+
+    @final
+    def sampler(self, target: Target, field: GradientField) -> WordSampler:
+        return WordSampler(self, self.program(field), target, field)
+
+
+class WordSampler(Sampler):
+    """A program carried out on a target.
+
+    Args:
+        kernel: Gives step size, temperature, mass, and whether trajectories are tested.
+        program: The rest.
+        target: What is sampled.
+        field: The guide, bound.
+    """
+
+    def __init__(self, kernel: WordKernel, program: Program, target: Target, field: GradientField):
+        self.program, self.adjust = program, kernel.adjust
+        self.scheme = Scheme(program.word, program.letters)
+        parameters = Parameters.of(
+            NOT_TUNED if kernel.step_size is None else kernel.step_size,
+            program.friction,
+            kernel.temperature,
+            fixed_mass(kernel.mass, target.start),
+            length.in_steps(program.steps, field),
+            target.device,
+        )
+        super().__init__(target, field, parameters)
+        if program.along is not None and not program.along.keeps_temperature and not self.scheme.tempered:
+            raise BadInput(
+                f"temperature={program.along.temperature!r} along a trajectory has no effect on the word "
+                f"{program.word!r}, whose noise is drawn outside the steps: use a word such as OBABO, or no schedule"
+            )
+        self.not_testable = program.not_testable or not_retraceable(self.scheme, parameters.steps, program.along, field)
+        if self.adjust:
+            if self.not_testable is not None:
+                raise NotExact(self.not_testable)
+            refuse_if_not_exact(target, field, self.scheme, parameters.steps, program.over)
+        elif self.not_testable is not None:
+            self.remarks.append(
+                f"log α is reported as −∞, since no test can correct this sampler: {self.not_testable}."
+            )
+        if not self._refreshes():
+            self.remarks.append(
+                f"The momentum is never refreshed (friction {program.friction:g}, scheme {program.word}), so the chains "
+                "cannot reach every energy: use a positive friction and a word with an O."
+            )
+        self._frozen = Unchanged(field.frozen)
+        self._mass, self._frozen_mass = parameters.mass, Unchanged(parameters.mass.tensors)
+
+    def init(self, position: Tensor, generator: torch.Generator) -> State:
+        """Positions as given, momenta from their distribution. A start that is not finite is an error."""
+        position = as_rows(self.target, position)
+        gradient, potential = self.field(position, None) if self.field.deterministic else (None, None)
+        if potential is None:
+            potential = self.target.potential(position)
+        check_start(self.target, position, potential, gradient)
+        momentum = fresh_momentum(self.parameters, normals(position, generator)())
+        variables = {name: first(position) for name, first in self.program.variables.items()}
+        return State(position, momentum, potential, gradient, extra=variables)
+
+    def step(self, state: State, parameters: Parameters, generator: torch.Generator) -> tuple[State, Info]:
+        """One trajectory of every chain, and its test."""
+        program, field = self.program, self.field
+        if self.adjust:
+            self._check_unchanged(parameters)
+        if program.over is not None:
+            h, warmth = program.over.at(state.trajectories)
+            parameters = parameters.change(
+                step_size=parameters.step_size * h, temperature=parameters.temperature * warmth
+            )
+        chains = len(state.position)
+        steps = length.draw(parameters.steps, generator)
+        factors = self._factors(steps)
+        plan = self.scheme.plan(steps, factors)
+        noise = normals(state.position, generator)
+        log_uniform = metropolis.log_uniforms(chains, generator)
+        tape = field.tape(plan.gradients, chains, generator)
+        compare = Comparison(self.target, plan.kicks, program.explain, generator) if program.explain else None
+
+        start = self._refreshed(state, plan, parameters, noise)
+        if factors is not None and program.along is not None and program.along.either_way:
+            both = plan, self.scheme.plan(steps, factors.reversed())
+            end, work = run_either_way(both, start, parameters, field, tape, program.letters, generator)
+        else:
+            end, work = self._carry_out(plan, start, parameters, tape, noise, compare)
+
+        if self.adjust:
+            after, info = self._test(start, end, work, steps, parameters.temperature, log_uniform)
+        else:
+            potential = self.target.potential if self._reports_after(state.trajectories) else None
+            testable = self.not_testable is None
+            after, info = metropolis.monitor(start, end, work, steps, parameters.temperature, potential, testable)
+        return after, self._with_statistics(info, after, parameters, compare)
+
+    def _carry_out(
+        self,
+        plan: Plan,
+        start: State,
+        parameters: Parameters,
+        tape: Tensor | None,
+        noise: Callable[[], Tensor],
+        compare: Comparison | None,
+    ) -> tuple[State, Tensor]:
+        """The tested part of a trajectory: its end, and the work."""
+        path = Trajectory(start, parameters, self.field, tape, noise, self.program.letters, compare)
+        path.run(plan.moves)
+        return path.end(), path.work
+
+    def _refreshed(self, state: State, plan: Plan, parameters: Parameters, noise: Callable[[], Tensor]) -> State:
+        """The O's at the trajectory's ends, outside the test: a rejection flips the momentum that they left."""
+        if self.program.fresh_momentum:
+            return state._replace(momentum=fresh_momentum(parameters, noise()))
+        if not plan.before:
+            return state
+        path = Trajectory(state, parameters, self.field, None, noise, self.program.letters)
+        path.run(plan.before)
+        return path.state
+
+    def _test(
+        self, start: State, end: State, work: Tensor, steps: int, temperature: Tensor, log_uniform: Tensor
+    ) -> tuple[State, Info]:
+        stopping = self.early_stop and self.target.stops_early
+        if end.potential is None:
+            limit = metropolis.certain_rejection(start, work, temperature, log_uniform) if stopping else None
+            end = end._replace(potential=self.target.potential(end.position, limit))
+        after, info = metropolis.decide(start, end, work, steps, temperature, log_uniform)
+        if stopping:
+            # A sum that stopped early knows only that log α was too small: the decision itself stands for the rate.
+            info = info._replace(statistics={"acceptance_rate": info.accepted.double()})
+        return after, info
+
+    def _with_statistics(self, info: Info, state: State, parameters: Parameters, compare: Comparison | None) -> Info:
+        found = dict(info.statistics)
+        if self.program.over is not None:
+            found["step_size"] = parameters.step_size.expand_as(info.work)
+        if compare is not None and compare.by_noise is not None:
+            found["noise_error"] = compare.by_noise
+        if self.program.statistics is not None:
+            found |= self.program.statistics(state)
+        return info._replace(statistics=found) if found else info
+
+    def _factors(self, steps: int) -> Factors | None:
+        along = self.program.along
+        if along is None:
+            return None
+        lopsided = along.lopsided(steps) if self.adjust else None  # what is a palindrome at one length may not be here
+        if lopsided is not None:
+            raise NotExact(lopsided)
+        return along.factors(steps)
+
+    def _reports_after(self, trajectory: int) -> bool:
+        """Whether log α is due after this trajectory: at every n-th, and wherever the temperature changes."""
+        over = self.program.over
+        if over is not None and not over.keeps_temperature and over.at(trajectory)[1] != over.at(trajectory + 1)[1]:
+            return True
+        return (trajectory + 1) % self.program.monitor_every == 0
+
+    def _refreshes(self) -> bool:
+        program = self.program
+        known = [x in "OCE" or x not in LETTERS for x in program.word if x in program.letters]
+        return program.fresh_momentum or (program.friction > 0 and any(known))
+
+    def _check_unchanged(self, parameters: Parameters) -> None:
+        self._frozen.check()
+        if parameters.mass is not self._mass:  # other numbers, given on purpose
+            self._mass, self._frozen_mass = parameters.mass, Unchanged(parameters.mass.tensors)
+        self._frozen_mass.check()

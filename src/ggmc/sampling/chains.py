@@ -1,0 +1,193 @@
+"""The chains of a run: one trajectory after another, warm-up first, then draws in blocks."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+
+from ggmc.dynamics.state import Info, State
+from ggmc.errors import BadInput
+from ggmc.kernels import Kernel, Sampler, to_dict
+from ggmc.sampling.callbacks import Moment
+from ggmc.targets.base import Target
+from ggmc.trace.diagnostics import configurational_temperature, kinetic_temperature, kinetic_temperatures
+from ggmc.trace.store import Block
+from ggmc.warmup import Warmup
+
+BLOCK = 50  # draws handed out at a time
+
+
+class Chains:
+    """Everything the chains of a run are: positions, momenta, potentials, generator, adaptation, counters.
+
+    `state_dict()` is all of it as plain tensors and numbers; another `Chains` that loads it goes on bit for bit.
+
+    Args:
+        target: What is sampled.
+        kernel: How.
+        chains: How many chains.
+        warmup: Trajectories of warm-up.
+        seed: Of all random numbers.
+        target_accept: The acceptance to tune for; by default what suits the guide.
+        start: First positions [chains, d]; by default where the guide or the target says.
+        anneal: The temperature that warm-up starts from; by default the kernel's own.
+    """
+
+    def __init__(
+        self,
+        target: Target,
+        kernel: Kernel,
+        chains: int,
+        warmup: int,
+        seed: int,
+        target_accept: float | None = None,
+        start: Tensor | None = None,
+        anneal: float | None = None,
+    ):
+        self.target = target
+        self.warmup = Warmup(kernel, target, warmup, target_accept, anneal)
+        self.generator = torch.Generator(target.device).manual_seed(seed)
+        self.drawn = 0
+        starts = self.warmup.starts(chains, self.generator) if start is None else start
+        self.state = self.warmup.init(starts, self.generator)
+        self.kernel: Kernel = kernel
+        self._sampler: Sampler | None = None
+        self._freeze_when_warm()
+
+    @property
+    def warming(self) -> bool:
+        """Whether the next trajectory belongs to warm-up."""
+        return self._sampler is None
+
+    def advance(self) -> Info:
+        """One trajectory of every chain: of warm-up while there is any left, then one draw each."""
+        if self._sampler is None:
+            self.state, info = self.warmup.step(self.state, self.generator)
+            self._freeze_when_warm()
+        else:
+            self.state, info = self._sampler.step(self.state, self._sampler.parameters, self.generator)
+            self.drawn += 1
+        return info
+
+    def blocks(
+        self, draws: int, after_each: Callable[[Info, bool], None] = lambda info, warming: None
+    ) -> Iterator[Block]:
+        """Go on until there are `draws` draws, handing them out a block at a time.
+
+        What stops the chains half-way is raised after the draws made so far have been handed out.
+
+        Args:
+            draws: In all.
+            after_each: Called after every trajectory with its info, and whether it belonged to warm-up.
+        """
+        kept: list[_Draw] = []
+        try:
+            while self.drawn < draws:
+                warming = self.warming
+                info = self.advance()
+                if not warming:
+                    kept.append(self._draw(info))
+                after_each(info, warming)
+                if len(kept) == BLOCK:
+                    full, kept = kept, []
+                    yield _block(full)
+        except (Exception, KeyboardInterrupt):
+            if kept:
+                yield _block(kept)
+            raise
+        if kept:
+            yield _block(kept)
+
+    def moment(self, info: Info) -> Moment:
+        """How things stand, for a callback."""
+        mass = self.warmup.mass if self._sampler is None else self._sampler.parameters.mass
+        iteration = self.warmup.iteration + self.drawn
+        return Moment(iteration, self.warming, info, self.state, self._step_size(info), mass, self.target.layout)
+
+    def remarks(self) -> list[str]:
+        """What a reader of the draws should know about how they were made."""
+        return [*self.warmup.remarks, *(self.warmup.sampler if self._sampler is None else self._sampler).remarks]
+
+    def state_dict(self) -> dict[str, Any]:
+        """A snapshot of everything needed to go on, as plain tensors and numbers."""
+        return {
+            "kernel": to_dict(self.warmup.kernel),
+            "warmup_iterations": self.warmup.iterations,
+            "anneal": self.warmup.anneal,
+            "state": dict(self.state._asdict()) | {"extra": dict(self.state.extra)},
+            "generator": self.generator.get_state(),
+            "warmup": self.warmup.state_dict(),
+            "drawn": self.drawn,
+        }
+
+    def load_state_dict(self, stored: dict[str, Any]) -> None:
+        """Restore a saved state; refuses that of a run with other settings."""
+        own = self.state_dict()
+        for name in ("kernel", "warmup_iterations", "anneal"):
+            if stored[name] != own[name]:
+                raise BadInput(f"the stored run has {name} {stored[name]!r}, but this one has {own[name]!r}")
+        if stored["state"]["position"].shape != self.state.position.shape:
+            shapes = [list(x["state"]["position"].shape) for x in (stored, own)]
+            raise BadInput(f"the stored run has [chains, parameters] {shapes[0]}, but this one has {shapes[1]}")
+        device = self.target.device
+        self.state = State(**stored["state"]).map(lambda tensor: tensor.to(device))
+        self.generator.set_state(stored["generator"].cpu())
+        self.warmup.load_state_dict(stored["warmup"])
+        self.drawn = stored["drawn"]
+        self._sampler = None
+        self._freeze_when_warm()
+
+    def _freeze_when_warm(self) -> None:
+        """Fix the kernel once warm-up is over: from then on nothing adapts."""
+        if self.warmup.iteration < self.warmup.iterations:
+            return
+        self.kernel = self.warmup.tuned()
+        self._sampler = self.kernel.sampler(self.target, self.warmup.field)
+        if self.drawn == 0 and self.state.untested_work is not None:
+            # The first report of the draws is about them alone.
+            potential = self.target.potential(self.state.position)
+            self.state = self.state._replace(potential=potential, untested_work=None)
+
+    def _step_size(self, info: Info) -> float:
+        if "step_size" in info.statistics:
+            return info.statistics["step_size"].mean().item()
+        return (
+            self.warmup.current_step_size if self._sampler is None else self._sampler.parameters.step_size.mean().item()
+        )
+
+    def _draw(self, info: Info) -> _Draw:
+        assert self._sampler is not None
+        state, layout, parameters = self.state, self.target.layout, self._sampler.parameters
+        assert state.potential is not None
+        mass = parameters.mass
+        known_gradient = state.gradient if self._sampler.field.exact else None
+        stats = {
+            "lp": -state.potential if state.untested_work is None else torch.full_like(state.potential, torch.nan),
+            "acceptance_rate": info.acceptance(),
+            "log_accept": info.log_accept,
+            "is_accepted": info.accepted,
+            "diverging": info.diverging,
+            "energy_error": info.energy_error,
+            "work": info.work,
+            "n_steps": torch.full_like(info.accepted, info.steps, dtype=torch.int64),
+            "step_size": parameters.step_size.expand_as(info.log_accept),
+            "kinetic_temperature": kinetic_temperature(state.momentum, mass),
+            "configurational_temperature": configurational_temperature(state.position, known_gradient),
+        }
+        if len(layout.shapes) > 1:  # one tensor is all there is
+            stats["kinetic_temperatures"] = kinetic_temperatures(state.momentum, mass, layout)
+        return _Draw(state.position, stats | dict(info.statistics))
+
+
+class _Draw(NamedTuple):
+    position: Tensor  # [chains, d]
+    stats: dict[str, Tensor]  # [chains, ...] each
+
+
+def _block(kept: list[_Draw]) -> Block:
+    rows = torch.stack([draw.position for draw in kept], dim=1).cpu().numpy()
+    stats = {name: torch.stack([draw.stats[name] for draw in kept], 1).cpu().numpy() for name in kept[0].stats}
+    return Block(rows, stats)

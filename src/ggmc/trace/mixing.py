@@ -1,0 +1,130 @@
+"""Mixing: did the chains move, do they agree, and how many independent draws are theirs worth?"""
+
+from __future__ import annotations
+
+import math
+import warnings
+
+import numpy as np
+
+from ggmc.targets.base import PredictiveTarget
+from ggmc.trace.trace import Trace
+
+SCALARS = 300  # whose R̂ and effective draws are computed, at milliseconds each; of more, evenly spread ones
+LEAST_DRAWS = 8  # per chain, below which R̂ and effective draws mean nothing
+
+Columns = tuple[list[str], list[np.ndarray]]
+
+
+def mixing(trace: Trace) -> list[str]:
+    """Whether the chains moved, agree with one another and have given enough effective draws.
+
+    Args:
+        trace: The trace, with its target.
+
+    Returns:
+        What is wrong, one sentence or two each; nothing where all is well.
+
+    Example:
+        >>> import torch, ggmc
+        >>> from ggmc.trace.mixing import mixing
+        >>> target = ggmc.Density(lambda x: -(x**2).sum() / 2, torch.zeros(2, dtype=torch.float64))
+        >>> mixing(ggmc.sample(target, ggmc.MALA(1.0), draws=3, warmup=0, progress=False))
+        ['3 draws per chain are too few to judge convergence: draw at least 100.']
+    """
+    if trace.num_draws < LEAST_DRAWS:
+        return [f"{trace.num_draws} draws per chain are too few to judge convergence: draw at least 100."]
+    still = [chain for chain, rows in enumerate(trace.positions) if _never_moved(rows)]
+    found = [_at_one_point(still)] if still else []
+    if len(still) == trace.num_chains:
+        return found
+    names, columns = _scalars(trace)
+    rhat, ess = _rhat_and_ess(columns)
+    unknown = ~(np.isfinite(rhat) & np.isfinite(ess))
+    if unknown.any():
+        found.append(
+            f"R̂ cannot be computed for {_some(names, np.flatnonzero(unknown))}: the values do not change or are not "
+            "finite, so nothing says that they have converged. Look at the draws."
+        )
+    bad = np.flatnonzero(~unknown & (rhat > 1.01))
+    if bad.size:
+        worst = bad[np.argmax(rhat[bad])]
+        who = "The chains" if trace.num_chains > 1 else "The halves of the chain"
+        found.append(
+            f"{who} disagree on {_some(names, bad)} (worst R̂ = {rhat[worst]:.4g} for {names[worst]}, above 1.01): they "
+            "have not reached the same distribution. Run longer, with more warm-up; look for several modes."
+        )
+    wanted = 100 * trace.num_chains
+    low = np.flatnonzero(~unknown & (ess < wanted))
+    if low.size:
+        worst = low[np.argmin(ess[low])]
+        found.append(
+            f"Few effective draws for {_some(names, low)} (least {ess[worst]:.0f} for {names[worst]}, below {wanted}): "
+            "means and intervals are rough. Take more draws."
+        )
+    return found
+
+
+def _never_moved(rows: np.ndarray) -> bool:
+    """Whether all draws of one chain [draws, d] are the same."""
+    return np.array_equal(rows[0], rows[-1]) and bool((rows == rows[0]).all())
+
+
+def _at_one_point(chains: list[int]) -> str:
+    one = len(chains) == 1
+    numbers = ", ".join(map(str, chains[:10])) + (", …" if len(chains) > 10 else "")
+    return (
+        f"{'Chain' if one else 'Chains'} {numbers} never moved: all draws of {'it' if one else 'each'} are the same "
+        "point. Use a smaller step_size, or other starts."
+    )
+
+
+def _rhat_and_ess(columns: list[np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
+    """R̂ of each scalar, and the effective draws of its bulk or its tails, whichever are fewer."""
+    import arviz
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # constant columns, which are reported as such
+        rhat = np.array([float(arviz.rhat(column)) for column in columns])
+        ess = np.array([min(float(arviz.ess(c, method="bulk")), float(arviz.ess(c, method="tail"))) for c in columns])
+    return rhat, ess
+
+
+def _scalars(trace: Trace) -> Columns:
+    """The numbers by which mixing is judged, with their names."""
+    target = trace.target
+    if not isinstance(target, PredictiveTarget):
+        return _thinned(*_flattened(trace.draws))
+    # Predictions, since a network's weights may be permuted and yet mean the same; but they do not tell of the noise.
+    features = target.prediction_features(trace.stacked_rows()).unflatten(0, (trace.num_chains, -1))
+    predictions = list(np.moveaxis(features.detach().cpu().numpy(), -1, 0))
+    names, columns = _thinned([f"prediction {i}" for i in range(len(predictions))], predictions)
+    latents, values = _flattened(trace.constrained(target.watched_latents()))
+    return [*latents, *names], [*map(_at_least_two, values), *columns]
+
+
+def _flattened(arrays: dict[str, np.ndarray]) -> Columns:
+    """Every number of named arrays [chains, draws, *shape] by its own name, as `weight[1, 2]`."""
+    names: list[str] = []
+    columns: list[np.ndarray] = []
+    for name, array in arrays.items():
+        for index in np.ndindex(array.shape[2:]):
+            names.append(f"{name}[{', '.join(map(str, index))}]" if index else name)
+            columns.append(array[(slice(None), slice(None), *index)])
+    return names, columns
+
+
+def _thinned(names: list[str], columns: list[np.ndarray]) -> Columns:
+    stride = math.ceil(len(names) / SCALARS)
+    return names[::stride], [_at_least_two(column) for column in columns[::stride]]
+
+
+def _at_least_two(column: np.ndarray) -> np.ndarray:
+    """One chain is compared with itself: its first half with its second."""
+    half = column.shape[1] // 2
+    return column if len(column) > 1 else np.concatenate([column[:, :half], column[:, half : 2 * half]])
+
+
+def _some(names: list[str], indices: np.ndarray) -> str:
+    shown = ", ".join(names[i] for i in indices[:3])
+    return shown if len(indices) <= 3 else f"{shown} and {len(indices) - 3} more"
