@@ -93,7 +93,7 @@ def test_what_is_known_at_the_anchor_cannot_be_replaced() -> None:
     for name in ("anchor", "gradient_at_anchor", "curvature"):
         with pytest.raises(AttributeError):
             setattr(field, name, torch.zeros(3))
-    assert any(tensor is field.anchor for tensor in field.frozen)
+    assert any(tensor is field.anchor for tensor in field.frozen())
 
 
 def test_an_unknown_curvature_is_refused() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from typing import Any
 
 import pytest
 import torch
@@ -36,7 +37,7 @@ CAUGHT = [
     ("order", "entries", "batches"), CAUGHT, ids=[f"{order.name}, {entries} of {b}" for order, entries, b in CAUGHT]
 )
 def test_a_direction_is_found(order: Order, entries: int, batches: int) -> None:
-    for seed in range(3):
+    for seed in range(2):
         with pytest.raises(NotExact, match=f"the order '{order.name}' is said to be reversible, but read backwards"):
             check_reversible(order, entries, batches, seed=seed)
 
@@ -117,15 +118,52 @@ def test_one_tape_for_all_chains_is_refused() -> None:
         check_reversible(Vectorised(shared), 6, 4)
 
 
+def test_a_tape_of_the_wrong_shape_is_refused() -> None:
+    def one_column(entries: int, batches: int, chains: int, generator: torch.Generator) -> Tensor:
+        return torch.zeros(entries, dtype=torch.long)
+
+    with pytest.raises(BadInput, match=r"the order 'one_column' must draw a tape of shape \[5, 2000, ...\]"):
+        check_reversible(Vectorised(one_column), 5, 4)
+
+
+# Entries that are not batch numbers
+
+
+def as_ranges(numbers: Tensor) -> Tensor:
+    return torch.stack([numbers * 10, numbers * 10 + 9], -1)
+
+
+def with_noise(numbers: Tensor) -> Tensor:
+    noise = torch.randn((*numbers.shape, 3), generator=torch.Generator().manual_seed(0))
+    return numbers[..., None] + 0.1 * noise
+
+
 @pytest.mark.parametrize(
-    ("draw", "why"),
-    [
-        (lambda e, b, c, g: torch.zeros(e, dtype=torch.long), r"batch numbers of shape \[5, 2000\]"),
-        (lambda e, b, c, g: torch.zeros(e, c), r"got torch\.float32"),
-        (lambda e, b, c, g: torch.full((e, c), b), "batch numbers from 0 to 3, got 4 to 4"),
-        (lambda e, b, c, g: torch.full((e, c), -1), "batch numbers from 0 to 3, got -1 to -1"),
-    ],
+    "change", [as_ranges, with_noise, lambda n: 7 - 100 * n, lambda n: n.double() / 3, lambda n: n > 1]
 )
-def test_tapes_of_the_wrong_form_are_refused(draw: orders.DrawAll, why: str) -> None:
-    with pytest.raises(BadInput, match=why):
-        check_reversible(Vectorised(draw, "wrong"), 5, 4)
+def test_entries_of_other_kinds_are_checked_too(change: Any) -> None:
+    for draw in (orders.ascending, orders.triple):
+
+        def changed(entries: int, batches: int, chains: int, generator: torch.Generator, draw: Any = draw) -> Tensor:
+            return change(draw(entries, batches, chains, generator))
+
+        if draw is orders.ascending or change(torch.zeros(1, 1)).dtype != torch.bool:
+            with pytest.raises(NotExact, match="is said to be reversible"):
+                check_reversible(Vectorised(changed), 7, 4)
+
+    def unchanged(entries: int, batches: int, chains: int, generator: torch.Generator) -> Tensor:
+        return change(orders.sticky(entries, batches, chains, generator))
+
+    check_reversible(Vectorised(unchanged), 7, 4)
+
+
+def test_noise_as_entries() -> None:
+    def noise(entries: int, batches: int, chains: int, generator: torch.Generator) -> Tensor:
+        return torch.randn((entries, chains, 5), generator=generator)
+
+    def growing_noise(entries: int, batches: int, chains: int, generator: torch.Generator) -> Tensor:
+        return noise(entries, batches, chains, generator) * torch.linspace(1, 2, entries)[:, None, None]
+
+    check_reversible(Vectorised(noise), 9, 4)
+    with pytest.raises(NotExact, match="the order 'growing_noise' is said to be reversible"):
+        check_reversible(Vectorised(growing_noise), 9, 4)

@@ -33,6 +33,7 @@ SCORES_OF_TUPLES = {1: 8, 2: 8, 3: 4, 4: 3, 5: 2, 6: 2, 7: 2, 8: 2}  # ... and i
 POSITIONS = {1: 512, 2: 64, 3: 48, 4: 24, 5: 16, 6: 16, 7: 16, 8: 16}  # at which products are formed, at most
 ALL_LAGS = 16
 PROJECTIONS = 256
+MOST_KINDS = 256  # of entries that are not batch numbers
 
 Feature = Callable[[Tensor], Tensor]
 """Batch numbers [entries, tapes] -> [tapes]."""
@@ -78,7 +79,8 @@ def check_reversible(order: Order, entries: int, batches: int, false_alarms: flo
     tapes = max(LEAST_TAPES, min(MOST_TAPES, NUMBERS // entries))
     looked_at, fresh = (_draw(order, entries, batches, number, generator) for number in (tapes // 2, tapes))
     _refuse_a_shared_tape(order, looked_at, fresh)
-    scores = _scores(batches, generator)
+    looked_at, fresh, different = _numbered(looked_at, fresh, batches, generator)
+    scores = _scores(different, generator)
     if entries == 1 or not len(scores):
         return
     features = _most_different(looked_at, scores, generator)
@@ -94,17 +96,25 @@ def check_reversible(order: Order, entries: int, batches: int, false_alarms: flo
 
 def _draw(order: Order, entries: int, batches: int, tapes: int, generator: torch.Generator) -> Tensor:
     drawn = order.draw(entries, batches, tapes, generator)
-    if drawn.shape != (entries, tapes) or drawn.is_floating_point():
+    if drawn.shape[:2] != (entries, tapes):
         raise BadInput(
-            f"the order {order.name!r} must draw batch numbers of shape [{entries}, {tapes}] for {tapes} chains, got "
-            f"{drawn.dtype} of shape {list(drawn.shape)}"
-        )
-    least, most = int(drawn.min()), int(drawn.max())
-    if least < 0 or most >= batches:
-        raise BadInput(
-            f"the order {order.name!r} must draw batch numbers from 0 to {batches - 1}, got {least} to {most}"
+            f"the order {order.name!r} must draw a tape of shape [{entries}, {tapes}, ...] for {tapes} chains, got "
+            f"{list(drawn.shape)}"
         )
     return drawn
+
+
+def _numbered(one: Tensor, other: Tensor, batches: int, generator: torch.Generator) -> tuple[Tensor, Tensor, int]:
+    """Tapes as whole numbers, and how many there are: batch numbers as they are, and entries of other kinds by rank."""
+    both = torch.cat([one, other], 1)
+    both = both if both.is_floating_point() else both.long()
+    if both.dim() > 2 or both.is_floating_point() or int(both.min()) < 0 or int(both.max()) >= batches:
+        rows = both.flatten(0, 1).flatten(1).double() if both.dim() > 2 else both.flatten()[:, None].double()
+        weights = torch.rand(rows.shape[1], generator=generator, dtype=torch.float64, device="cpu") + 0.5
+        ranks = (rows * weights).sum(1).unique(return_inverse=True)[1]  # of a mixture of all that an entry holds
+        batches = min(int(ranks.max()) + 1, MOST_KINDS)
+        both = (ranks * batches // (int(ranks.max()) + 1)).view(both.shape[:2])
+    return both[:, : one.shape[1]], both[:, one.shape[1] :], batches
 
 
 def _refuse_a_shared_tape(order: Order, one: Tensor, other: Tensor) -> None:
