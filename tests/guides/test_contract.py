@@ -338,7 +338,7 @@ def test_a_field_states_its_order_and_has_a_gradient() -> None:
         Unstated()
     for incomplete in (NoGradient, NoBind):
         with pytest.raises(TypeError, match="abstract method"):
-            incomplete()
+            incomplete()  # pyright: ignore[reportAbstractUsage]
 
 
 def test_a_tape_of_the_wrong_shape_is_refused() -> None:
