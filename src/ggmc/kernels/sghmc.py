@@ -31,9 +31,9 @@ THEOREM_1 = (
     "probability is 0 at every step size (Theorem 1). Use ggmc.AMAGOLD, whose positions it shares, ggmc.GGMC, the "
     "reversible integrator, or adjust=False"
 )
-BIASED = (
-    "SGHMC is biased, and symplectic Euler–Maruyama never retraces its step (Theorem 1). ggmc.AMAGOLD is its "
-    "correctable relabelling, which visits the same positions"
+NOT_REVERSIBLE = (
+    "SGHMC is biased, and its word EA cannot be retraced. Its positions are those of ggmc.AMAGOLD without the test, "
+    "whose log α is finite: use that to see how large the bias is, and ggmc.AMAGOLD or ggmc.GGMC with the test to have none"
 )
 
 
@@ -61,7 +61,7 @@ class SGHMC(WordKernel):
         ggmc.errors.NotExact: SGHMC cannot be Metropolis-corrected: symplectic Euler–Maruyama never retraces ...
     """
 
-    step_size: float
+    step_size: float  # pyright: ignore[reportIncompatibleVariableOverride]  # never None here
     friction: float = 1.0
     steps: Steps | None = None
     guide: Guide = Exact()
@@ -87,5 +87,5 @@ class SGHMC(WordKernel):
             self.steps,
             monitor_every=self.monitor_every,
             over=self.over,
-            not_testable=BIASED,
+            not_testable=NOT_REVERSIBLE,
         )

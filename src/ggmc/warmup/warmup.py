@@ -227,11 +227,15 @@ class Warmup:
         self.tunes_length = self.tuning and isinstance(self.sampler, WordSampler) and self.sampler.program.steps is None
 
     def _sampler_on(self, field: GradientField) -> Sampler:
+        sampler: Sampler
         if not self.tuning:
             return self.kernel.sampler(self.target, field)
         if isinstance(self.kernel, WordKernel):  # every trajectory must tell its log α, and nothing else
             program = replace(self.kernel.program(field), monitor_every=1, explain=0.0)
-            sampler: Sampler = WordSampler(self.kernel, program, self.target, field)
+            sampler = WordSampler(self.kernel, program, self.target, field)
+            if program.not_testable is None and sampler.scheme.not_reversible is None:
+                # Where only a schedule or an order has no way back, the energy error still tells a step too long.
+                sampler.not_testable = None
         else:
             sampler = self.kernel.sampler(self.target, field)
         sampler.early_stop = False
