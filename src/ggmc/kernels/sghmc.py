@@ -33,7 +33,8 @@ THEOREM_1 = (
 )
 NOT_REVERSIBLE = (
     "SGHMC is biased, and its word EA cannot be retraced. Its positions are those of ggmc.AMAGOLD without the test, "
-    "whose log α is finite: use that to see how large the bias is, and ggmc.AMAGOLD or ggmc.GGMC with the test to have none"
+    "whose log α is finite: use that to see how large the bias is, and ggmc.AMAGOLD or ggmc.GGMC with the test to have "
+    "none"
 )
 
 
