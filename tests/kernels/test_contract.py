@@ -300,6 +300,8 @@ def test_own_variables_and_statistics_reach_the_trace() -> None:
     assert 0 < taken.sum() < taken.size
     assert np.array_equal(walk.stats["proposed"][taken], walk["theta"][taken])
     assert "It is slow." in walk.warnings
+    exported = walk.to_arviz().sample_stats["proposed"]
+    assert exported.shape == (4, 20, 2)
 
 
 def test_own_settings_that_look_like_no_mass_are_compared_as_they_are() -> None:
