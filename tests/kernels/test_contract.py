@@ -300,6 +300,20 @@ def test_own_variables_and_statistics_reach_the_trace() -> None:
     assert 0 < taken.sum() < taken.size
     assert np.array_equal(walk.stats["proposed"][taken], walk["theta"][taken])
     assert "It is slow." in walk.warnings
+    exported = walk.to_arviz().sample_stats["proposed"]
+    assert exported.shape == (4, 20, 2)
+
+
+@pytest.mark.parametrize(("step_size", "kept", "changes"), [(1e-3, True, 4.0), (50.0, False, 2.0)])
+def test_own_variables_go_with_the_chain(step_size: float, kept: bool, changes: float) -> None:
+    """Of eight signs half change, and the four at the ends, outside the test, whether it is accepted or not."""
+    chains = 2000
+    state, step, generator = start(SignFlipper(step_size), chains)
+    after, info = step(state, generator)
+    assert info.accepted.double().mean() > 0.99 if kept else not info.accepted.any()
+    assert torch.equal(info.statistics["sign_changes"], after.extra["sign_changes"])
+    mean = after.extra["sign_changes"].double().mean().item()
+    assert abs(mean - changes) < 6 * (changes / 2 / chains) ** 0.5 + 0.02
 
 
 def test_own_settings_that_look_like_no_mass_are_compared_as_they_are() -> None:

@@ -182,16 +182,15 @@ def test_a_heavy_thermostat_is_langevin_dynamics() -> None:
     """With ξ = γ fixed and no gradient noise, N is the O of BAOAB."""
     target = quartic_with_data()
     generator = torch.Generator().manual_seed(0)
-    start = State(*torch.randn(2, 5, 2, dtype=F64, generator=generator))
+    position, momentum = torch.randn(2, 5, 2, dtype=F64, generator=generator)
+    start = State(position, momentum)
     noise = torch.randn(4, 5, 2, dtype=F64, generator=generator)
     ends: list[Tensor] = []
     for kernel in (ggmc.SGNHT(0.2, 0.7, 4, thermal_mass=1e15), ggmc.GGMC(0.2, 0.7, 4, "BAOAB")):
         sampler = kernel.sampler(target, ggmc.Exact().bind(target))
         own = {name: first(start.position) for name, first in sampler.program.variables.items()}
         state = start._replace(extra=own)
-        path = Trajectory(
-            state, sampler.parameters, sampler.field, None, iter(noise).__next__, sampler.program.letters
-        )
+        path = Trajectory(state, sampler.parameters, sampler.field, None, iter(noise).__next__, sampler.program.letters)
         path.run(sampler.scheme.plan(4).moves)
         ends.append(torch.cat([path.position, path.momentum]))
     torch.testing.assert_close(ends[0], ends[1], rtol=1e-12, atol=1e-12)

@@ -53,9 +53,8 @@ def test_a_kernel_does_what_ggmc_with_its_word_does(kernel: Any, word: Any) -> N
     ends = []
     for each in (kernel, word):
         state, step, generator = begin(each, quartic_with_data())
-        for _ in range(5):
-            state, info = step(state, generator)
-        ends.append((state, info))
+        state, _ = step(state, generator)
+        ends.append(step(state, generator))
     (one, told), (other, expected) = ends
     assert torch.equal(one.position, other.position)
     assert torch.equal(one.momentum, other.momentum)

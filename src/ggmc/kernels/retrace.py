@@ -82,7 +82,7 @@ def retrace(sampler: Kernel | Update, target: Target, noises: int | None = None,
         segments, own = _segments_of(sampler, target, generator)
     elif callable(sampler) and noises is not None:
         update = sampler
-        segments = [_Segment(lambda here, noise, backwards: update(*here[:2], noise, backwards), noises)]
+        segments = [_Segment(lambda here, noise, backwards: update(here[0], here[1], noise, backwards), noises)]
     else:
         raise BadInput(f"retrace needs a kernel, or a function and its number of noises, got {sampler!r}")
     position = target.starts(1, generator).double()
