@@ -108,7 +108,8 @@ class WordSampler(Sampler):
                 raise NotExact(self.not_testable)
             refuse_if_not_exact(target, field, self.scheme, parameters.steps, program.over)
         elif self.not_testable is not None:
-            self.remarks.append(f"log α is reported as −∞: {self.not_testable}.")
+            reason = self.not_testable.replace(", or adjust=False", "")
+            self.remarks.append(f"log α is reported as −∞: {reason}.")
         if not self._refreshes():
             self.remarks.append(
                 f"The momentum is never refreshed (friction {program.friction:g}, scheme {program.word}), so the "

@@ -217,7 +217,7 @@ class Compiled:
             self._programs[key] = self._compile(arguments)
         return self._programs[key](*arguments)
 
-    def __getstate__(self) -> dict[str, object]:
+    def __getstate__(self) -> Tree:
         return self.__dict__ | {"_programs": {}}  # a program stays in its process
 
     def _compile(self, arguments: tuple[Tree, ...]) -> Callable[..., Tree]:

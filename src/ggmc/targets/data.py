@@ -156,6 +156,6 @@ def _unsteady_example(dataset: Any, collate: Any) -> int | None:
 
 
 def _same(a: object, b: object) -> bool:
-    if isinstance(a, Tensor):
+    if isinstance(a, Tensor) and isinstance(b, Tensor):
         return torch.equal(a, b) or torch.allclose(a.double(), b.double(), rtol=0, atol=0, equal_nan=True)
     return a == b
