@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import dataclasses
 import inspect
 from collections.abc import Iterator
 from pathlib import Path
@@ -110,7 +111,7 @@ def public() -> Iterator[tuple[str, object]]:
             if inspect.isclass(thing) or inspect.isfunction(thing):
                 yield f"{module.__name__}.{name}", thing
     for name, thing in vars(ggmc.schedule).items():
-        if inspect.isclass(thing) and thing.__module__ == ggmc.schedule.__name__ and not name.startswith("_"):
+        if dataclasses.is_dataclass(thing) and inspect.isclass(thing):
             yield f"ggmc.schedule.{name}", thing
 
 
