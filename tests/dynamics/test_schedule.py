@@ -8,8 +8,10 @@ import pytest
 import torch
 
 import ggmc
+from ggmc.dynamics.mass import Identity
 from ggmc.dynamics.schedule import Along, Cosine, Cyclical, Drops, Flat, Over, ThereAndBack
 from ggmc.dynamics.scheme import Scheme
+from ggmc.dynamics.state import Parameters
 from ggmc.errors import BadInput, NotExact
 
 F64 = torch.float64
@@ -32,7 +34,7 @@ def test_there_and_back_reads_the_same_backwards(of: Any, steps: int) -> None:
 
 
 @pytest.mark.parametrize("schedule", [Cosine(), Cyclical(3), Drops()])
-def test_lopsided_step_sizes_are_refused_with_the_test_and_watched_without(schedule: Any) -> None:
+def test_lopsided_step_sizes_are_refused_with_the_test_and_monitored_without(schedule: Any) -> None:
     with pytest.raises(
         NotExact, match=r"step sizes along a trajectory must read the same backwards, got .*ThereAndBack"
     ):
@@ -44,8 +46,8 @@ def test_lopsided_step_sizes_are_refused_with_the_test_and_watched_without(sched
     ggmc.GGMC(0.1, along=Along(ThereAndBack(schedule)))
 
 
-def test_a_temperature_that_changes_over_the_run_has_no_one_law() -> None:
-    with pytest.raises(NotExact, match="no one law to sample"):
+def test_a_temperature_that_changes_over_the_run_has_no_one_distribution() -> None:
+    with pytest.raises(NotExact, match="no one distribution to sample"):
         ggmc.GGMC(0.1, over=Over(10, temperature=Cosine(0.1)))
     ggmc.GGMC(0.1, over=Over(10, temperature=Cosine(0.1)), adjust=False)
     ggmc.GGMC(0.1, over=Over(10, Cosine(0.1)))
@@ -65,7 +67,24 @@ def test_every_letter_is_stretched_by_its_steps_factor() -> None:
 
 def test_noise_of_different_temperatures_is_not_merged() -> None:
     plan = Scheme("OBABO").plan(2, Along(temperature=lambda x: 1.0 + (x > 0.5)).factors(2))
-    assert [(move.letter, move.warmth) for move in plan.moves if move.letter == "O"] == [("O", 1.0), ("O", 2.0)]
+    warmths = [move.warmth for move in plan.moves if move.letter == "O"]
+    assert warmths == [1.0, 1.0, 2.0, 2.0]
+
+
+def test_outermost_noise_of_another_temperature_is_part_of_the_test() -> None:
+    warm = Scheme("OBABO").plan(2, Along(temperature=lambda x: 2.0).factors(2))
+    assert warm.before == ()
+    assert [(move.letter, move.warmth) for move in (warm.moves[0], warm.moves[-1])] == [("O", 2.0), ("O", 2.0)]
+    usual = Scheme("OBABO").plan(2, Along(lambda x: 0.5).factors(2))
+    assert [move.letter for move in usual.before] == ["O"]
+    assert usual.moves[0].letter == usual.moves[-1].letter == "B"
+
+
+@pytest.mark.parametrize("word", ["O(ABA)O", "O(BAB)O"])
+def test_a_temperature_along_a_trajectory_that_would_have_no_effect_is_refused(word: str) -> None:
+    kernel = ggmc.GGMC(0.1, scheme=word, along=Along(temperature=ThereAndBack(Cosine(0.5))))
+    with pytest.raises(BadInput, match=r"has no effect on the word 'O\(.*noise is drawn outside the steps"):
+        kernel.bind(target())
 
 
 def target() -> ggmc.Density:
@@ -109,11 +128,17 @@ def test_there_and_back_is_symmetric_to_the_last_bit() -> None:
 
 def test_a_schedule_is_checked_at_the_trajectorys_own_length() -> None:
     """Lopsided in its first hundredth only, which 64 steps do not see."""
-    kernel = ggmc.GGMC(0.1, steps=200, along=Along(lambda x: 0.5 if x < 0.004 else 1.0))
-    init, step = kernel.bind(target())
-    generator = torch.Generator().manual_seed(0)
+    along = Along(lambda x: 0.5 if x < 0.004 else 1.0)
     with pytest.raises(NotExact, match="must read the same backwards"):
-        step(init(torch.zeros(1, 2, dtype=F64), generator), generator)
+        ggmc.GGMC(0.1, steps=200, along=along).bind(target())
+    # Of a range, each trajectory is checked at the length it draws.
+    init, step = ggmc.GGMC(0.1, steps=64, along=along).bind(target())
+    generator = torch.Generator().manual_seed(0)
+    state = init(torch.zeros(1, 2, dtype=F64), generator)
+    step(state, generator)
+    longer = Parameters.of(0.1, 1.0, 1.0, Identity(), (200, 200))
+    with pytest.raises(NotExact, match="must read the same backwards"):
+        step(state, generator, longer)
 
 
 def test_lopsided_schedules_can_be_tuned_where_nothing_is_tested() -> None:

@@ -20,8 +20,10 @@ from ggmc.guides.control_variate import ControlVariateField
 from ggmc.guides.minibatch import MinibatchField, batch_gradient
 from ggmc.kernels import words
 from ggmc.kernels.words import WordSampler
-from ggmc.targets import data_density
+from ggmc.targets.data_density import DataDensity
+from ggmc.targets.potential import SumOverData
 from tests.support.invariance import Case, independence_violations, noisy_funnel, noisy_quartic, violations
+from tests.support.logistic import decisions
 
 F64 = torch.float64
 ORDERS = ["iid", "epoch", "palindrome"]
@@ -171,17 +173,17 @@ def test_heat_of_another_temperature_not_counted(monkeypatch: pytest.MonkeyPatch
 
 
 def test_wrong_weight_of_the_data_in_the_potential(monkeypatch: pytest.MonkeyPatch) -> None:
-    chunk = data_density.DataDensity._chunk_of_row
+    chunk = SumOverData._chunk_of_row
     scaled = torch.tensor([3.0, 1.0], dtype=F64)
-    monkeypatch.setattr(data_density.DataDensity, "_chunk_of_row", lambda self, r, c: chunk(self, r, c) * scaled)
+    monkeypatch.setattr(SumOverData, "_chunk_of_row", lambda self, r, c: chunk(self, r, c) * scaled)
     assert caught(kernel())
 
 
 def test_a_potential_that_leaves_out_the_last_chunk(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(data_density.DataDensity, "rows_at_once", lambda self, examples: 5)
+    monkeypatch.setattr(SumOverData, "rows_at_once", lambda self, examples: 5)
     assert not caught(kernel())
-    chunks = data_density.DataDensity._chunks
-    monkeypatch.setattr(data_density.DataDensity, "_chunks", lambda self, *a, **k: list(chunks(self, *a, **k))[:-1])
+    chunks = SumOverData._chunks
+    monkeypatch.setattr(SumOverData, "_chunks", lambda self, *a, **k: list(chunks(self, *a, **k))[:-1])
     assert caught(kernel())
 
 
@@ -196,7 +198,7 @@ def test_a_potential_of_one_minibatch(monkeypatch: pytest.MonkeyPatch) -> None:
 
     torch.manual_seed(0)
     case = noisy_quartic()
-    monkeypatch.setattr(data_density.DataDensity, "potential", estimated)
+    monkeypatch.setattr(DataDensity, "potential", estimated)
     assert caught(kernel(), case)
 
 
@@ -244,13 +246,11 @@ def test_amagold_with_twice_its_work(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_early_stop_that_changes_a_decision(monkeypatch: pytest.MonkeyPatch) -> None:
-    from tests.targets.test_data_density import decisions
-
     with_stop, without = decisions(stop=True), decisions(stop=False)
     assert torch.equal(with_stop, without)
-    stream = data_density.DataDensity._stream
+    stream = SumOverData._stream
     monkeypatch.setattr(  # one who forgets what the remaining terms may still bring
-        data_density.DataDensity,
+        SumOverData,
         "_stream",
         lambda self, p, limit: stream(self, p, None if limit is None else limit - 3.0),
     )

@@ -1,4 +1,4 @@
-"""Tapes: what each order promises, and the check of the user's own."""
+"""Orders: what the tapes of each promise, and orders of the user's own."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ import torch
 from torch import Tensor
 
 import ggmc
-from ggmc.errors import BadInput, NotExact
-from ggmc.guides.orders import ORDERS, as_order, check_reversible
-from tests.support.invariance import noisy_quartic
+from ggmc.errors import BadInput
+from ggmc.guides.orders import ORDERS, CustomOrder, Order, as_order
+from ggmc.guides.reversal import check_reversible
 
 LENGTHS = [1, 2, 3, 4, 5, 7, 8, 10, 13, 16, 20, 24, 33]
 
@@ -77,7 +77,7 @@ def test_all_batches_are_equally_likely_at_every_place(order: str) -> None:
 
 @pytest.mark.parametrize("order", ORDERS)
 @pytest.mark.parametrize("entries", [1, 2, 3, 5, 8, 11])
-def test_the_joint_law_is_the_same_read_backwards(order: str, entries: int) -> None:
+def test_the_joint_distribution_is_the_same_read_backwards(order: str, entries: int) -> None:
     check_reversible(as_order(order), entries, 4)
     # ... and so are all pairs of places, counted one by one
     tape = draw(order, entries, 3, chains=60_000)
@@ -90,59 +90,12 @@ def test_the_joint_law_is_the_same_read_backwards(order: str, entries: int) -> N
 # The user's own
 
 
-def sorted_batches(entries: int, batches: int, generator: torch.Generator) -> Tensor:
-    return torch.randint(batches, (entries,), generator=generator).sort().values
-
-
-def in_turn(entries: int, batches: int, generator: torch.Generator) -> Tensor:
-    return (torch.arange(entries) + torch.randint(batches, (), generator=generator)) % batches
-
-
-def equal_marginals_only(entries: int, batches: int, generator: torch.Generator) -> Tensor:
-    """Every entry is uniform, but each is the successor of the one before, half of the time."""
-    tape = torch.randint(batches, (entries,), generator=generator)
-    for i in range(1, entries):
-        if torch.rand((), generator=generator) < 0.5:
-            tape[i] = (tape[i - 1] + 1) % batches
-    return tape
-
-
-def cut_off(entries: int, batches: int, generator: torch.Generator) -> Tensor:
-    passes = [torch.randperm(batches, generator=generator) for _ in range(entries // batches + 1)]
-    return torch.cat(passes)[:entries]
-
-
 def honest(entries: int, batches: int, generator: torch.Generator) -> Tensor:
     return torch.randint(batches, (entries,), generator=generator)
 
 
-@pytest.mark.parametrize("tape", [sorted_batches, in_turn, equal_marginals_only, cut_off])
-def test_a_tape_wrongly_called_reversible_is_found_out(tape: Any) -> None:
-    with pytest.raises(NotExact, match=f"the tape '{tape.__name__}' is said to be reversible, but read backwards"):
-        check_reversible(ggmc.Tape(tape, reversible=True), 7, 4)
-    guide = ggmc.Minibatch(3, ggmc.Tape(tape, reversible=True))
-    with pytest.raises(NotExact, match="standard errors"):
-        ggmc.GGMC(0.1, guide=guide, steps=7, scheme="O(ABA)O").bind(noisy_quartic().target)
-
-
-def test_a_tape_rightly_called_reversible_is_accepted() -> None:
-    guide = ggmc.Minibatch(3, ggmc.Tape(honest, reversible=True))
-    trace = ggmc.sample(noisy_quartic().target, ggmc.GGMC(0.2, guide=guide), draws=20, warmup=0, progress=False)
-    assert trace.stats["is_accepted"].any()
-
-
-def test_a_tape_not_called_reversible_is_refused_with_the_test_and_watched_without() -> None:
-    guide = ggmc.Minibatch(3, ggmc.Tape(sorted_batches, reversible=False))
-    with pytest.raises(NotExact, match="another law read backwards"):
-        ggmc.GGMC(0.1, guide=guide).bind(noisy_quartic().target)
-    with pytest.raises(NotExact, match="order='palindrome'"):
-        ggmc.sample(noisy_quartic().target, ggmc.GGMC(guide=guide), progress=False)
-    kernel = ggmc.GGMC(0.1, guide=guide, adjust=False)
-    assert ggmc.sample(noisy_quartic().target, kernel, draws=3, warmup=0, progress=False).num_draws == 3
-
-
 @pytest.mark.parametrize(
-    ("tape", "why"),
+    ("draw_one", "why"),
     [
         (lambda entries, batches, generator: torch.zeros(2, dtype=torch.long), "must give 4 batch numbers"),
         (lambda entries, batches, generator: torch.zeros(entries), r"got torch\.float32"),
@@ -150,44 +103,76 @@ def test_a_tape_not_called_reversible_is_refused_with_the_test_and_watched_witho
         (lambda entries, batches, generator: torch.full((entries,), -1), "batch numbers from 0 to 3"),
     ],
 )
-def test_a_tape_of_the_wrong_form_is_refused(tape: Any, why: str) -> None:
+def test_a_tape_of_the_wrong_form_is_refused(draw_one: Any, why: str) -> None:
     with pytest.raises(BadInput, match=why):
-        ggmc.Tape(tape, reversible=True).draw(4, 4, 2, torch.Generator())
+        ggmc.CustomOrder(draw_one, reversible=True).draw(4, 4, 2, torch.Generator())
 
 
-def test_an_unknown_order_is_refused() -> None:
-    with pytest.raises(BadInput, match=r"order must be one of \['palindrome', 'epoch', 'iid'\]"):
-        ggmc.Minibatch(10, "random")
+def test_a_custom_order_draws_each_chain_by_itself() -> None:
+    tape = CustomOrder(honest, reversible=True).draw(5, 4, 3, torch.Generator().manual_seed(0))
+    generator = torch.Generator().manual_seed(0)
+    assert torch.equal(tape, torch.stack([honest(5, 4, generator) for _ in range(3)], 1))
 
 
-def sorted_unless_fifteen(entries: int, batches: int, generator: torch.Generator) -> Tensor:
-    tape = honest(entries, batches, generator)
-    return tape if entries == 15 else tape.sort().values
+def test_a_custom_order_may_give_a_list() -> None:
+    tape = CustomOrder(lambda entries, batches, generator: [1] * entries, reversible=True).draw(
+        3, 4, 2, torch.Generator()
+    )
+    assert torch.equal(tape, torch.ones(3, 2, dtype=torch.long))
 
 
-def test_both_ends_of_a_range_of_lengths_are_checked() -> None:
-    guide = ggmc.Minibatch(3, ggmc.Tape(sorted_unless_fifteen, reversible=True))
-    for steps in ((5, 15), (15, 30)):
-        with pytest.raises(NotExact, match="said to be reversible"):
-            ggmc.GGMC(0.1, steps=steps, scheme="O(ABA)O", guide=guide).bind(noisy_quartic().target)
+def test_custom_orders_are_equal_if_what_was_given_is() -> None:
+    one, same, other = (CustomOrder(honest, reversible=r) for r in (True, True, False))
+    assert one == same
+    assert hash(one) == hash(same)
+    assert one != other
+    assert one != honest
+    assert repr(one) == "CustomOrder(honest, reversible=True)"
 
 
-def test_an_order_of_another_class_is_checked_too() -> None:
-    class Sorted:
-        name, reversible = "sorted", True
+def test_a_custom_order_states_whether_it_is_reversible() -> None:
+    with pytest.raises(TypeError, match="reversible"):
+        CustomOrder(honest)  # pyright: ignore[reportCallIssue]
+    with pytest.raises(BadInput, match="needs a function"):
+        CustomOrder("iid", reversible=True)  # pyright: ignore[reportArgumentType]
+
+
+@pytest.mark.parametrize("order", ["random", honest, None, ORDERS, type(ORDERS["iid"])], ids=str)
+def test_an_unknown_order_is_refused(order: Any) -> None:
+    with pytest.raises(BadInput, match=r"order must be one of \['palindrome', 'epoch', 'iid'\] or a ggmc.CustomOrder"):
+        ggmc.Minibatch(10, order)
+
+
+def test_an_order_is_known_by_its_class_not_by_its_attributes() -> None:
+    class LooksLikeOne:
+        name, reversible = "looks like one", True
 
         def draw(self, entries: int, batches: int, chains: int, generator: torch.Generator) -> Tensor:
-            return torch.randint(batches, (entries, chains), generator=generator).sort(0).values
+            return torch.zeros(entries, chains, dtype=torch.long)
 
         def sweep(self, batches: int) -> int:
             return batches
 
-    with pytest.raises(NotExact, match="the tape 'sorted' is said to be reversible"):
-        ggmc.GGMC(0.1, steps=6, guide=ggmc.Minibatch(3, Sorted())).bind(noisy_quartic().target)
+    with pytest.raises(BadInput, match="order must be one of"):
+        as_order(LooksLikeOne())  # pyright: ignore[reportArgumentType]
 
 
-def test_the_length_that_warm_up_found_is_checked() -> None:
-    tape = ggmc.Tape(sorted_unless_fifteen, reversible=True)
-    kernel = ggmc.GGMC(guide=ggmc.Minibatch(3, tape), scheme="O(ABA)O")
-    with pytest.raises(NotExact, match="said to be reversible"):
-        ggmc.sample(noisy_quartic().target, kernel, draws=5, warmup=60, progress=False)
+def test_an_order_must_be_complete() -> None:
+    class NoSweep(Order):
+        def __init__(self) -> None:
+            super().__init__(name="no sweep", reversible=True)
+
+        def draw(self, entries: int, batches: int, chains: int, generator: torch.Generator) -> Tensor:
+            return torch.zeros(entries, chains, dtype=torch.long)
+
+    class NothingStated(NoSweep):
+        def __init__(self) -> None:
+            Order.__init__(self)  # pyright: ignore[reportCallIssue]
+
+        def sweep(self, batches: int) -> int:
+            return batches
+
+    with pytest.raises(TypeError, match="abstract method"):
+        NoSweep()  # pyright: ignore[reportAbstractUsage]
+    with pytest.raises(TypeError, match="'name' and 'reversible'"):
+        NothingStated()

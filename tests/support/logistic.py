@@ -45,12 +45,12 @@ def decisions(stop: bool, draws: int = 150) -> Tensor:
     """Where the chains go with steps so long that many are rejected, and whether the sums may stop."""
     target = logistic(400, bound=0.0)
     kernel = ggmc.GGMC(0.1, 0.5, guide=ggmc.Minibatch(100, "iid"), steps=4, mass=[2.0, 1.0, 3.0])
-    field = kernel.guide.bind(target)
-    init, step = kernel.on(target, field, early_stop=stop)
+    sampler = kernel.sampler(target, kernel.guide.bind(target))
+    sampler.early_stop = stop
     generator = torch.Generator().manual_seed(0)
-    state = init(torch.zeros(2, 3, dtype=F64), generator)
+    state = sampler.init(torch.zeros(2, 3, dtype=F64), generator)
     seen = []
     for _ in range(draws):
-        state, info = step(state, generator)
+        state, info = sampler.step(state, sampler.parameters, generator)
         seen.append(torch.cat([state.position.flatten(), state.potential, info.accepted.double()]))  # pyright: ignore
     return torch.stack(seen)

@@ -12,8 +12,9 @@ from torch.distributions import HalfNormal, constraints
 
 import ggmc
 from ggmc.bayes import likelihoods, priors
+from ggmc.guides.batches import Batches
 from ggmc.targets.base import DataTarget, PredictiveTarget, Target
-from ggmc.targets.data import Batches, as_data
+from ggmc.targets.data import as_data
 from ggmc.targets.layout import Layout
 from tests.support.logistic import logistic
 from tests.support.posteriors import NORMAL, inputs, labels, line, outcomes, posterior

@@ -16,7 +16,8 @@ from torch.distributions import constraints
 from torch.utils.data import TensorDataset
 
 import ggmc
-from ggmc.targets.data import Batches, OnDemand, as_data
+from ggmc.guides.batches import Batches
+from ggmc.targets.data import OnDemand, as_data
 from tests.support.logistic import examples, log_likelihood, log_prior, rows
 
 F64 = torch.float64

@@ -163,8 +163,11 @@ class Parameters:
     ) -> Parameters:
         """From plain numbers or tensors; the arguments are those of the class, on one device."""
         where = device or torch.device("cpu")
-        numbers = [torch.as_tensor(x, dtype=torch.float64, device=where) for x in (step_size, friction, temperature)]
-        return cls(*numbers, mass, steps)
+
+        def put(number: float | Tensor) -> Tensor:
+            return torch.as_tensor(number, dtype=torch.float64, device=where)
+
+        return cls(put(step_size), put(friction), put(temperature), mass, steps)
 
     def change(
         self,
@@ -190,8 +193,11 @@ class Parameters:
 
     def of_chains(self, chains: Tensor) -> Parameters:
         """The numbers of some of the chains, by their indices."""
-        numbers = [x if x.dim() == 0 else x[chains] for x in (self.step_size, self.friction, self.temperature)]
-        return Parameters(*numbers, self.mass, self.steps)
+
+        def of(number: Tensor) -> Tensor:
+            return number if number.dim() == 0 else number[chains]
+
+        return Parameters(of(self.step_size), of(self.friction), of(self.temperature), self.mass, self.steps)
 
 
 class Info(NamedTuple):

@@ -18,8 +18,8 @@ Example:
     ...     path.run(step)
     ...     print(f"{path.state.position.item():.4f} {path.work.item():.4f}")
     0.9950 0.0050
-    0.9801 0.0197
-    0.9553 0.0437
+    0.9800 0.0197
+    0.9553 0.0436
 """
 
 from __future__ import annotations

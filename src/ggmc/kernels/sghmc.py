@@ -32,6 +32,11 @@ THEOREM_1 = (
     "reversible integrator, or adjust=False"
 )
 
+NOT_REVERSIBLE = (
+    "SGHMC is biased, and its word EA cannot be retraced. Its positions are those of ggmc.AMAGOLD without the test, whose "
+    "log α is finite: use that to see how large the bias is, and ggmc.AMAGOLD or ggmc.GGMC with the test to have none"
+)
+
 
 @dataclass(frozen=True, eq=False)
 class SGHMC(WordKernel):
@@ -57,7 +62,7 @@ class SGHMC(WordKernel):
         ggmc.errors.NotExact: SGHMC cannot be Metropolis-corrected: symplectic Euler–Maruyama never retraces ...
     """
 
-    step_size: float
+    step_size: float  # pyright: ignore[reportIncompatibleVariableOverride]  # never None here
     friction: float = 1.0
     steps: Steps | None = None
     guide: Guide = Exact()
@@ -77,4 +82,11 @@ class SGHMC(WordKernel):
         length.check(self.steps)
 
     def program(self, field: GradientField) -> Program:
-        return Program("EA", self.friction, self.steps, monitor_every=self.monitor_every, over=self.over)
+        return Program(
+            "EA",
+            self.friction,
+            self.steps,
+            monitor_every=self.monitor_every,
+            over=self.over,
+            not_testable=NOT_REVERSIBLE,
+        )

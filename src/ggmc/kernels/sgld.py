@@ -47,7 +47,7 @@ class SGLD(WordKernel):
         ggmc.errors.NotExact: SGLD is what remains of MALA without its test: use ggmc.MALA, or adjust=False
     """
 
-    step_size: float
+    step_size: float  # pyright: ignore[reportIncompatibleVariableOverride]  # never None here
     steps: Steps | None = None
     guide: Guide = Exact()
     temperature: float = 1.0

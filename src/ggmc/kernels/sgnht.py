@@ -103,7 +103,7 @@ class SGNHT(WordKernel):
         (4, 500)
     """
 
-    step_size: float
+    step_size: float  # pyright: ignore[reportIncompatibleVariableOverride]  # never None here
     friction: float = 1.0
     steps: Steps | None = None
     guide: Guide = Exact()

@@ -71,10 +71,10 @@ def _plain(value: Any) -> Any:
     if isinstance(value, Mass):
         matrix = value.as_tensor()
         return "identity" if matrix is None else {"mass": matrix.tolist()}
-    if _PARTS.get(type(value).__name__) is type(value):
-        return {"type": type(value).__name__} | {f.name: _plain(vars(value)[f.name]) for f in fields(value)}
     if value is None or isinstance(value, str | int | float | bool):
         return value
+    if _PARTS.get(type(value).__name__) is type(value):
+        return {"type": type(value).__name__} | {f.name: _plain(vars(value)[f.name]) for f in fields(value)}
     return {"type": _full_name(value if callable(value) else type(value))}  # the user's own: known by name only
 
 

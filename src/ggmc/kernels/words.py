@@ -108,9 +108,7 @@ class WordSampler(Sampler):
                 raise NotExact(self.not_testable)
             refuse_if_not_exact(target, field, self.scheme, parameters.steps, program.over)
         elif self.not_testable is not None:
-            self.remarks.append(
-                f"log α is reported as −∞, since no test can correct this sampler: {self.not_testable}."
-            )
+            self.remarks.append(f"log α is reported as −∞: {self.not_testable}.")
         if not self._refreshes():
             self.remarks.append(
                 f"The momentum is never refreshed (friction {program.friction:g}, scheme {program.word}), so the chains "

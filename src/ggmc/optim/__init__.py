@@ -6,8 +6,9 @@
         loss_fn(module(x), y).backward()        # the mean over the batch
         optimiser.step()
 
-Learning-rate schedulers, gradient scalers and `state_dict()` work as with any optimiser. To know whether to trust the
-draws, mark trajectories, with `total_loss` the loss summed over all data in float64:
+Learning-rate schedulers, parameter groups, gradient scalers and `state_dict()` work as with any optimiser. The learning
+rate is ℓ = num_data · h² for step size h in all of them. To know whether to trust the draws, mark trajectories, with
+`total_loss` the loss summed over all data in float64:
 
     optimiser.begin_trajectory()
     ...                                         # the loop above
@@ -15,9 +16,10 @@ draws, mark trajectories, with `total_loss` the loss summed over all data in flo
     info = optimiser.end_trajectory(total_loss, reject=True)    # or make the chain exact
 
 **Where the parameters are.** With `GGMC` and `HMC` the gradient is taken in the middle of a step, so between steps the
-parameters sit at midpoints. Without trajectories these are as good draws as any, up to the O(h²) of all unadjusted
-sampling. Exact draws are the parameters after `end_trajectory(..., reject=True)`, which sit at θ itself. Keep every one
-of them, also where a rejection repeats the last. With `SGHMC` and `SGLD` the parameters always sit at θ.
+parameters are at midpoints. Without trajectories these are as good draws as any, up to the O(h²) of all unadjusted
+sampling. Exact draws are the parameters after `end_trajectory(..., reject=True)`, which are at θ itself. Keep every one
+of them, also where a rejection repeats the last. With `GGMC(scheme="OBABO")`, `SGHMC` and `SGLD` the parameters are
+always at θ; `OBABO` needs one more gradient at the end of a trajectory, as `ggmc.optim.endpoint` shows.
 """
 
 from ggmc.optim.ggmc import GGMC

@@ -3,79 +3,28 @@
 The parameters are rebound to views of one contiguous vector, so that each move of a sampler is one or two vector
 operations whatever the number of tensors. The module does not notice: names, shapes, memory formats and `state_dict()`
 stay as they were. Gradients are left wherever autograd puts them, and gathered at each step: that is as fast as having
-them accumulate into one vector, and somebody may set them to None, replace them or clip them.
+them accumulate into one vector, and other code may set them to None, replace them or clip them.
 
-Others may write to the parameters too: a projection in place, `load_state_dict`, `p.data = ...`. Version counters and
-addresses tell (`reclaim`), because a write to the vector moves neither.
+Other code may write to the parameters too: a projection in place, `load_state_dict`, `p.data = ...`. Version counters
+and addresses show it (`reclaim`), because a write to the vector changes neither.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+import weakref
+from collections.abc import Sequence
 
 import torch
-from torch import Tensor, nn
-from torch.nn.parameter import is_lazy
+from torch import Tensor
 
 from ggmc.errors import BadInput
 
 
-def trainable(given: nn.Module | Iterable[Tensor]) -> list[Tensor]:
-    """The parameters to sample: each once, none that is frozen.
-
-    Example:
-        >>> from torch import nn
-        >>> from ggmc.optim.flat import trainable
-        >>> net = nn.Linear(3, 2)
-        >>> net.bias.requires_grad_(False)
-        Parameter containing: ...
-        >>> [tuple(p.shape) for p in trainable([net.weight, net.bias, net.weight])]
-        [(2, 3)]
-    """
-    if isinstance(given, Tensor):
-        raise BadInput("expected a module or several parameters, got a single tensor: put it in a list")
-    named = given.named_parameters() if isinstance(given, nn.Module) else enumerate(given)
-    found: dict[int, Tensor] = {}
-    for name, parameter in named:
-        if not isinstance(parameter, Tensor):
-            raise BadInput(
-                f"parameter {name} is a {type(parameter).__name__}: give a module or plain parameters. All share one "
-                "learning rate, so there are no groups"
-            )
-        if is_lazy(parameter):
-            raise BadInput(f"parameter {name} has no shape yet: run a batch through the module first")
-        if not parameter.is_floating_point():
-            raise BadInput(
-                f"parameter {name} has dtype {parameter.dtype}: only real numbers can be sampled, leave it out"
-            )
-        if parameter.requires_grad:
-            found[id(parameter)] = parameter
-            _check(name, parameter, next(iter(found.values())))
-    if not found:
-        raise BadInput("no parameter requires a gradient, so there is nothing to sample: unfreeze some")
-    chosen = list(found.values())
-    if len({p.data_ptr() for p in chosen if p.numel()}) < sum(p.numel() > 0 for p in chosen):
-        raise BadInput("two different parameters share their memory: tie them by using one Parameter in both places")
-    return chosen
-
-
-def _check(name: str | int, parameter: Tensor, first: Tensor) -> None:
-    if not parameter.is_leaf:
-        raise BadInput(f"parameter {name} is computed from others: sample those that it is computed from")
-    if parameter.dtype not in (torch.float32, torch.float64):
-        raise BadInput(
-            f"parameter {name} has dtype {parameter.dtype}, too coarse to retrace a step: keep parameters in float32 "
-            "and compute in low precision with torch.autocast"
-        )
-    if (parameter.dtype, parameter.device) != (first.dtype, first.device):
-        raise BadInput(
-            f"parameter {name} is {parameter.dtype} on {parameter.device}, but the first is {first.dtype} on "
-            f"{first.device}: all must be alike"
-        )
-
-
 class Flat:
     """Parameters and their gradients as one vector each.
+
+    Args:
+        parameters: Leaf tensors of one precision on one device, no two of which share memory.
 
     Example:
         >>> import torch
@@ -96,11 +45,16 @@ class Flat:
         self._gradient = torch.zeros_like(self.values)
         self._views = self.views(self.values)
         self._gradient_views = self.views(self._gradient)
+        self._used: list[tuple[weakref.ref[Tensor], int]] = []
         self.trust()
         self.reclaim()
 
     def views(self, vector: Tensor) -> list[Tensor]:
-        """A vector as tensors of the parameters' shapes; writing to one writes to the other."""
+        """A vector as tensors of the parameters' shapes; writing to one writes to the other.
+
+        Args:
+            vector: As long as all parameters together.
+        """
         parts: list[Tensor] = []
         place = 0
         for parameter, strides in zip(self.parameters, self._strides, strict=True):
@@ -109,7 +63,11 @@ class Flat:
         return parts
 
     def join(self, tensors: Sequence[Tensor]) -> Tensor:
-        """Tensors of the parameters' shapes as a new vector."""
+        """Tensors of the parameters' shapes as a new vector.
+
+        Args:
+            tensors: One for each parameter.
+        """
         vector = torch.zeros_like(self.values)
         for view, tensor in zip(self.views(vector), tensors, strict=True):
             if view.shape != tensor.shape:
@@ -120,12 +78,13 @@ class Flat:
     def gather(self) -> Tensor:
         """All gradients as one vector, the same one at each call. A parameter without one did not enter the loss."""
         gradients = [p.grad for p in self.parameters]
-        if any(gradient is None for gradient in gradients):
-            gradients = self._with_zeros(gradients)
-        torch._foreach_copy_(self._gradient_views, gradients)  # pyright: ignore
+        try:
+            torch._foreach_copy_(self._gradient_views, gradients)  # pyright: ignore
+        except TypeError:  # some are None, which is rare: to look for them at each step would cost more
+            torch._foreach_copy_(self._gradient_views, self._with_zeros(gradients))  # pyright: ignore
         return self._gradient
 
-    def _with_zeros(self, gradients: list[Tensor | None]) -> list[Tensor | None]:
+    def _with_zeros(self, gradients: list[Tensor | None]) -> list[Tensor]:
         if all(gradient is None for gradient in gradients):
             raise BadInput("no parameter has a gradient: call loss.backward() before step()")
         for parameter in self.parameters:
@@ -136,12 +95,26 @@ class Flat:
                 )
         return [torch.zeros_like(p) if g is None else g for p, g in zip(self.parameters, gradients, strict=True)]
 
+    def mark_gradients(self) -> None:
+        """Remember the present gradients as used."""
+        self._used = [(weakref.ref(p.grad), p.grad._version) for p in self.parameters if p.grad is not None]
+
+    def has_new_gradients(self) -> bool:
+        """Whether some gradient was computed since `mark_gradients`. A gradient is known by its object and version."""
+        used = {id(gradient): version for known, version in self._used if (gradient := known()) is not None}
+        gradients = [p.grad for p in self.parameters if p.grad is not None]
+        return any(used.get(id(gradient)) != gradient._version for gradient in gradients)
+
     def trust(self) -> None:
-        """Take the parameters as they are at the next `reclaim`, without asking who wrote them."""
+        """Take the parameters as they are at the next `reclaim`, whoever wrote them."""
         self._marks: list[tuple[int, int]] | None = None
 
     def reclaim(self) -> bool:
-        """Did somebody else write to the parameters since the last call? What left the vector is brought back."""
+        """Bring back into the vector what left it.
+
+        Returns:
+            Whether other code wrote to the parameters since the last call.
+        """
         marks = [(p.data_ptr(), p._version) for p in self.parameters]
         if marks == self._marks:
             return False

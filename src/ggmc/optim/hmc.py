@@ -8,14 +8,22 @@ from __future__ import annotations
 
 from ggmc.dynamics.state import Info
 from ggmc.errors import BadInput
+from ggmc.optim.groups import Given
 from ggmc.optim.midpoint import Midpoint
-from ggmc.optim.sampler import Parameters, Potential
+from ggmc.optim.trajectories import TrajectorySampler
+from ggmc.optim.trajectory import Potential
 
 
-class HMC(Midpoint):
-    """Hamiltonian Monte Carlo; settings as in `GGMC`, where lr = num_data · h² gives the step size h.
+class HMC(TrajectorySampler):
+    """Hamiltonian Monte Carlo: every step belongs to a trajectory, and every trajectory is tested by default.
 
-    Every step belongs to a trajectory, and every trajectory is tested unless told otherwise.
+    Args:
+        parameters: A module, several parameters, or parameter groups with an "lr" and a "weight_decay" of their own.
+        lr: ℓ = num_data · h², for step size h.
+        num_data: The number of examples in all.
+        temperature: T.
+        weight_decay: A Gaussian prior of variance 1/(num_data · weight_decay).
+        seed: Of the noise; None for one drawn from torch's own generator.
 
     Example:
         >>> import torch
@@ -37,11 +45,9 @@ class HMC(Midpoint):
         True
     """
 
-    _everywhere = False
-
     def __init__(
         self,
-        parameters: Parameters,
+        parameters: Given,
         lr: float,
         *,
         num_data: int,
@@ -49,12 +55,21 @@ class HMC(Midpoint):
         weight_decay: float = 0.0,
         seed: int | None = None,
     ):
-        super().__init__(parameters, seed, lr=lr, num_data=num_data, temperature=temperature, weight_decay=weight_decay)
+        super().__init__(
+            parameters, Midpoint(None), seed, lr=lr, num_data=num_data, temperature=temperature,
+            weight_decay=weight_decay,
+        )  # fmt: skip
 
     def end_trajectory(self, potential: Potential | None = None, reject: bool = True) -> Info:
+        """End the trajectory, tested by default; see `GGMC.end_trajectory`.
+
+        Args:
+            potential: The loss summed over all data, or a function that computes it.
+            reject: Whether to accept the end with probability min(1, α) only.
+        """
         return super().end_trajectory(potential, reject)
 
-    def _require_on_the_way(self) -> None:
+    def _require_can_step(self) -> None:
         if self._trajectory is None:
             raise BadInput("HMC draws its momentum where a trajectory begins: begin_trajectory() before step()")
-        super()._require_on_the_way()
+        super()._require_can_step()

@@ -1,87 +1,89 @@
-"""Words with one kick per step, for an ordinary training loop: the parameters wait at the midpoint.
+"""Words with one kick per step: the parameters wait at the midpoint.
 
     OABAO    A(h/2)  B(h)  A(h/2) O(h) A(h/2)  B(h)  …  A(h/2)       friction at every step
     O(ABA)O  A(h/2)  B(h)  A(h)                B(h)  …  A(h/2)       friction at the ends only
 
 The gradient is taken in the middle of a step, between two half drifts. So `step` begins with the kick, and ends with
-the half drift to where the next gradient will be taken; the end of a trajectory takes that last half drift back.
+the half drift to where the next gradient will be taken; the end of a trajectory takes that last half drift back. The
+letters are those of `ggmc.dynamics.letters`, with ∇U = num_data · (g + weight_decay·θ).
 
-    B  m ← m − t·N·(g + weight_decay·θ)
-    A  θ ← θ + (h/2) m
-    O  m ← β m + √((1 − β²) T) ε
-    A  θ ← θ + (h/2) m
-
-with h = √(ℓ/N), for learning rate ℓ, momentum β = e^(−γh) and N = num_data. The kick acts for the time t of the two
-half drifts around it: h, or where the learning rate changed in between, the mean of both. So the whole word reads the
-same backwards just if the learning rates do, those at `begin_trajectory` and at each `step`.
+The kick acts for the time of the two half drifts around it: h, or where the learning rate changed in between, the mean
+of both. So the word reads the same backwards if and only if the learning rates do, those at `begin_trajectory` and at
+each `step`.
 
 At T = 0 and from rest this is SGD. Write m = −N·h·v after the kick: v ← β v + g, and the drifts before and after O,
 (h/2)(1 + β) m together, are θ ← θ − ℓ(1 + β)/2 · v. That is `torch.optim.SGD(lr=ℓ(1 + β)/2, momentum=β)`. Where ℓ
-changes, m stays as it is, because its law knows nothing of h; SGD would keep v.
+changes, m stays as it is, because its distribution does not depend on h; SGD would keep v.
 """
 
 from __future__ import annotations
 
-import math
+from typing import Any
 
-import torch
 from torch import Tensor
 
-from ggmc.errors import BadInput
-from ggmc.optim.sampler import Sampler
+from ggmc.optim.chain import Chain, kinetic_energy
+from ggmc.optim.integrator import Reversible
 from ggmc.optim.settings import Settings
-from ggmc.optim.trajectory import Trajectory, kinetic_energy, product
+from ggmc.optim.trajectory import Trajectory
 
 
-class Midpoint(Sampler):
-    """The reversible step and its trajectories."""
+class Midpoint(Reversible):
+    """`OABAO` with friction at each so many-th step, or `O(ABA)O`.
 
-    _everywhere: bool  # friction at every step, or only at the ends of trajectories?
+    Args:
+        every: In trajectories: friction acts at each so many-th step; None for `O(ABA)O`.
+    """
 
-    def _move(self, force: Tensor, now: Settings) -> None:
-        half, trajectory = now.step_size / 2, self._trajectory
-        # At rest, as at the very first step, the parameters are taken for a midpoint.
-        kick = now.num_data * (half + (half if self._pending is None else self._pending))
-        self._pending = half
-        momentum, spare = self._momentum, self._spare
-        if trajectory is not None and not self._everywhere:
-            momentum.add_(force, alpha=-kick)
-            self._position.add_(momentum, alpha=2 * half)
-            return
-        if trajectory is not None:
-            # Halfway through the kick the momentum is the mean of before and after: ΔK = −t ∇U·(m_before + m_after)/2.
-            kick /= 2
-            momentum.add_(force, alpha=-kick)
-            trajectory.work.add_(product(momentum, force), alpha=-2 * kick)
-        # The momentum before the friction stays at hand in the spare: should the trajectory end here, this O stands
-        # outside the test.
-        torch.add(momentum, force, alpha=-kick, out=spare)
-        self._position.add_(spare, alpha=half)
-        self._rub(spare, now.momentum, math.sqrt((1 - now.momentum**2) * now.temperature), into=momentum)
-        self._position.add_(momentum, alpha=half)
+    needs_last_gradient = False
+    rate_at_start_counts = True
 
-    def _require_on_the_way(self) -> None:
-        if self._trajectory is not None and self._pending is None:
-            raise BadInput("the parameters were put at the end of the trajectory already: call end_trajectory()")
+    def __init__(self, every: int | None):
+        super().__init__(every)
+        self._ends_with_friction = False  # whether the last step did
 
-    def _come_to_rest(self) -> None:
-        if self._pending is None:
-            return
-        self._position.add_(self._momentum, alpha=-self._pending)
-        self._pending = None
-        trajectory = self._trajectory
-        if trajectory is None:
-            return
-        if self._everywhere:
-            self._momentum, self._spare = self._spare, self._momentum
+    @property
+    def at_midpoint(self) -> bool:
+        return self.pending is not None
+
+    def step(self, chain: Chain, force: Tensor, now: Settings, trajectory: Trajectory | None) -> None:
+        # At θ, as at the very first step, the parameters are taken for a midpoint.
+        work = None if trajectory is None or self.every is None else trajectory.work
+        self.kick(chain, force, now, work)
+        self.steps_since_friction += 1
+        self._ends_with_friction = self.friction_is_due(trajectory)
+        if self._ends_with_friction:
+            # Should the trajectory end here, this O stands outside the test and is undone.
+            chain.drift(now.half.time, now.ratios)
+            self.apply_friction(chain, now)
+            chain.drift(now.half.time, now.ratios)
         else:
-            # Where nothing but kicks changed the momentum, their work is what it has gained. The squares are added up
-            # in float64, so the small difference of two large energies is as good as their numbers.
-            trajectory.work = kinetic_energy(self._momentum) - kinetic_energy(trajectory.momentum)
+            chain.drift(now.step_size, now.ratios)
+        self.pending = now.half
 
-    def _set_off(self, now: Settings) -> None:
-        self._pending = now.step_size / 2
-        self._position.add_(self._momentum, alpha=self._pending)
+    def go_back(self, chain: Chain) -> None:
+        if self.pending is not None:
+            chain.drift(-self.pending.time, self.pending.ratios)
+            self.pending = None
 
-    def _friction_of(self, trajectory: Trajectory, now: Settings) -> float:
-        return now.decay if self._everywhere else trajectory.steps * now.decay
+    def start(self, chain: Chain, now: Settings) -> None:
+        self.pending = now.half
+        chain.drift(now.half.time, now.ratios)
+
+    def finish(self, chain: Chain, now: Settings, force: Tensor | None, trajectory: Trajectory) -> None:
+        self.go_back(chain)
+        if self._ends_with_friction:
+            chain.undo_friction()
+            self.steps_since_friction = self.every or 0
+        if self.every is None:
+            # Where nothing but kicks changed the momentum, their work is what it has gained. The squares are summed in
+            # float64, so the small difference of two large energies is as good as their numbers, and costs less.
+            trajectory.work = kinetic_energy(chain.momentum) - kinetic_energy(trajectory.momentum)
+        self.owe_friction(chain, now)
+
+    def to_dict(self) -> dict[str, Any]:
+        return super().to_dict() | {"ends_with_friction": self._ends_with_friction}
+
+    def load(self, plain: dict[str, Any]) -> None:
+        super().load(plain)
+        self._ends_with_friction = plain["ends_with_friction"]

@@ -1,9 +1,12 @@
 """SGLD: stochastic-gradient Langevin dynamics in a training loop, in its usual one line.
 
-    θ ← θ − ℓ·(g + weight_decay·θ) + √(2ℓT/N) ε
+    θ ← θ − (ℓ/2)·(g + weight_decay·θ) + √(ℓT/N) ε
 
-for learning rate ℓ = N·h²/2 and N = num_data; at T = 0 `torch.optim.SGD(lr=ℓ)`. Biased, by O(h²) and by the gradient's
-noise. Welling and Teh, "Bayesian learning via stochastic gradient Langevin dynamics", 2011.
+for learning rate ℓ = N·h², as everywhere here, and N = num_data. These are the letters O, for an infinite time, B for
+h/2 and A for h: SGLD(lr) is GGMC(lr, momentum=0), its one reversible step untested, and at T = 0
+`torch.optim.SGD(lr=ℓ/2)`. Biased, by O(h²) and by the gradient's noise.
+
+Reference: Welling and Teh, "Bayesian learning via stochastic gradient Langevin dynamics", 2011.
 """
 
 from __future__ import annotations
@@ -14,8 +17,12 @@ from typing import Never
 from torch import Tensor
 
 from ggmc.errors import NotExact
-from ggmc.optim.sampler import Parameters, Potential, Sampler
+from ggmc.optim.chain import Chain
+from ggmc.optim.groups import Given
+from ggmc.optim.integrator import Memoryless
+from ggmc.optim.sampler import Sampler
 from ggmc.optim.settings import Settings
+from ggmc.optim.trajectory import Potential, Trajectory
 
 NO_TEST = (
     "SGLD has no trajectory to test: its test needs the gradient at the end of each step too. Use "
@@ -23,10 +30,31 @@ NO_TEST = (
 )
 
 
-class SGLD(Sampler):
-    """The simplest stochastic-gradient sampler, biased, as a baseline; settings as in `GGMC`, without momentum.
+class Overdamped(Memoryless):
+    """Every step with a momentum of its own, so that only the positions are remembered."""
 
-    The parameters sit at θ between steps.
+    no_test = NO_TEST
+    euler = False
+
+    def step(self, chain: Chain, force: Tensor, now: Settings, trajectory: Trajectory | None) -> None:
+        if now.temperature == 0:
+            chain.descend(force, max(now.rates) / 2, now.ratios)
+            return
+        chain.friction(0.0, math.sqrt(now.temperature))
+        chain.kick(force, now.num_data * now.half.time, now.ratios)
+        chain.drift(now.step_size, now.ratios)
+
+
+class SGLD(Sampler):
+    """The simplest stochastic-gradient sampler, biased, as a baseline. The parameters are at θ between steps.
+
+    Args:
+        parameters: A module, several parameters, or parameter groups with an "lr" and a "weight_decay" of their own.
+        lr: ℓ = num_data · h², twice the learning rate of SGD, for step size h.
+        num_data: The number of examples in all.
+        temperature: T; 0 is optimisation.
+        weight_decay: A Gaussian prior of variance 1/(num_data · weight_decay).
+        seed: Of the noise; None for one drawn from torch's own generator.
 
     Example:
         >>> import torch
@@ -43,7 +71,7 @@ class SGLD(Sampler):
 
     def __init__(
         self,
-        parameters: Parameters,
+        parameters: Given,
         lr: float,
         *,
         num_data: int,
@@ -51,16 +79,11 @@ class SGLD(Sampler):
         weight_decay: float = 0.0,
         seed: int | None = None,
     ):
-        super().__init__(parameters, seed, lr=lr, num_data=num_data, temperature=temperature, weight_decay=weight_decay)
-        self._owed = 0.0  # there is no momentum to draw
-
-    def _move(self, force: Tensor, now: Settings) -> None:
-        spread = math.sqrt(2 * now.lr * now.temperature / now.num_data)
-        if spread:
-            noise = self._spare.normal_(0.0, spread, generator=self._generator)
-            self._position.add_(noise.add_(force, alpha=-now.lr))
-        else:
-            self._position.add_(force, alpha=-now.lr)
+        super().__init__(
+            parameters, Overdamped(), seed, lr=lr, num_data=num_data, temperature=temperature,
+            weight_decay=weight_decay,
+        )  # fmt: skip
+        self._chain.owed = 0.0  # each step draws a momentum of its own
 
     def begin_trajectory(self, potential: Potential | None = None) -> Never:
         """Refused."""

@@ -44,7 +44,7 @@ EVERY: list[tuple[likelihoods.Likelihood, int, Tensor]] = [  # with the number o
     (likelihoods.Given(absolute), 1, REAL),
     (Exponential(), 1, REAL),
 ]
-NAMES = [str(likelihood) if not isinstance(likelihood, Exponential) else "Exponential" for likelihood, _, _ in EVERY]
+NAMES = [str(likelihood).split(" at 0x")[0] for likelihood, *_ in EVERY]
 
 
 def outputs(number: int, rows: int = 1) -> Tensor:
