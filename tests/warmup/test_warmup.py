@@ -14,11 +14,10 @@ from torch import Tensor
 import ggmc
 from ggmc.dynamics.mass import Dense
 from ggmc.errors import BadInput
-from ggmc.guides.base import GradientField
 from ggmc.guides.minibatch import MinibatchField
 from ggmc.sampling.chains import Chains
 from ggmc.warmup import Warmup
-from tests.support.gaussians import CORRELATED, gaussian, normal
+from tests.support.gaussians import CORRELATED, normal
 from tests.support.logistic import logistic
 
 F64 = torch.float64
