@@ -1,27 +1,120 @@
-"""What every kernel promises, in one table."""
+"""What every kernel promises, in one table; two kernels of a user's own among them."""
 
 from __future__ import annotations
 
 import json
 import math
 import pickle
-from dataclasses import FrozenInstanceError, replace
+from collections.abc import Mapping
+from dataclasses import FrozenInstanceError, dataclass, replace
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
+from torch import Tensor
 
 import ggmc
-from ggmc.dynamics.metropolis import Info
-from ggmc.dynamics.schedule import Along, Cosine, ThereAndBack
-from ggmc.dynamics.scheme import State
+from ggmc.dynamics import metropolis
+from ggmc.dynamics.letters import LETTERS, Letter, Motion
+from ggmc.dynamics.mass import Diagonal, Identity, MassLike, fixed_mass
+from ggmc.dynamics.schedule import Along, Cosine, Over, ThereAndBack
+from ggmc.dynamics.state import Info, Parameters, State
 from ggmc.errors import BadInput
-from ggmc.guides import Field
-from ggmc.kernels import from_dict, to_dict
+from ggmc.guides import Exact, GradientField, Guide
+from ggmc.kernels import Kernel, Program, Sampler, WordKernel, from_dict, to_dict
+from ggmc.targets.base import Target
+from tests.support.invariance import quartic, violations
+from tests.support.kernels import quartic_with_data
 
 F64 = torch.float64
 
-KERNELS: list[Any] = [
+
+# A user's kernel that is a word with a letter of its own
+
+
+class RandomSigns(Letter[None]):
+    """S: each coordinate of the momentum keeps or changes its sign, with probability one half; counts the changes."""
+
+    kicks, drifts, merges, outside = False, False, False, True
+
+    def prepare(self, time: float, warmth: float, parameters: Parameters, like: Tensor) -> None:
+        return None
+
+    def apply(self, motion: Motion, numbers: None) -> None:
+        changed = motion.noise() < 0
+        motion.momentum = torch.where(changed, -motion.momentum, motion.momentum)
+        motion.extra["sign_changes"] = motion.extra["sign_changes"] + changed.sum(1)
+
+    def noises(self, time: float, parameters: Parameters) -> int:
+        return 1
+
+
+@dataclass(frozen=True, eq=False)
+class SignFlipper(WordKernel):
+    step_size: float | None = None
+    guide: Guide = Exact()
+    temperature: float = 1.0
+    mass: MassLike = None
+    adjust: bool = True
+
+    def program(self, field: GradientField) -> Program:
+        def none_yet(position: Tensor) -> Tensor:
+            return torch.zeros(len(position), dtype=torch.int64)
+
+        def statistics(state: State) -> Mapping[str, Tensor]:
+            return {"sign_changes": state.extra["sign_changes"]}
+
+        return Program(
+            "SOBABOS",
+            friction=0.5,
+            steps=2,
+            letters=LETTERS | {"S": RandomSigns()},
+            variables={"sign_changes": none_yet},
+            statistics=statistics,
+        )
+
+
+# A user's kernel from the ground up
+
+
+class RandomWalkSampler(Sampler):
+    def __init__(self, kernel: RandomWalk, target: Target, field: GradientField):
+        step_size = math.nan if kernel.step_size is None else kernel.step_size
+        mass = fixed_mass(kernel.mass, target.start)
+        super().__init__(target, field, Parameters.of(step_size, 0.0, kernel.temperature, mass), ["It is slow."])
+
+    def init(self, position: Tensor, generator: torch.Generator) -> State:
+        position = position.to(self.target.dtype)
+        return State(position, torch.zeros_like(position), self.target.potential(position))
+
+    def step(self, state: State, parameters: Parameters, generator: torch.Generator) -> tuple[State, Info]:
+        noise = torch.randn(state.position.shape, generator=generator, dtype=state.position.dtype)
+        there = state.position + parameters.step_size.to(noise.dtype) * noise
+        end = state._replace(
+            position=there, potential=self.target.potential(there), trajectories=state.trajectories + 1
+        )
+        no_work = torch.zeros(len(there), dtype=F64)
+        log_uniform = metropolis.log_uniforms(len(there), generator)
+        after, info = metropolis.decide(state, end, no_work, 1, parameters.temperature, log_uniform)
+        return after, info._replace(statistics={"proposed": there})
+
+
+@dataclass(frozen=True, eq=False)
+class RandomWalk(Kernel):
+    step_size: float | None = None
+    guide: Guide = Exact()
+    temperature: float = 1.0
+    mass: MassLike = None
+    adjust: bool = True
+    limits: tuple[float, float] = (-1.0, 0.0)
+
+    def sampler(self, target: Target, field: GradientField) -> Sampler:
+        return RandomWalkSampler(self, target, field)
+
+
+OWN: list[Any] = [SignFlipper(0.4), SignFlipper(0.4, ggmc.Minibatch(2), 0.5, [1.0, 2.0]), RandomWalk(0.4)]
+LIBRARYS: list[Any] = [
     ggmc.GGMC(step_size=0.4, friction=0.5, steps=3),
     ggmc.GGMC(step_size=0.4, scheme="O(ABA)O", steps=(1, 3), mass=[1.0, 2.0]),
     ggmc.GGMC(step_size=0.4, scheme="BAOAB", mass=[[1.0, 0.2], [0.2, 2.0]], temperature=0.5),
@@ -32,35 +125,37 @@ KERNELS: list[Any] = [
     ggmc.MALT(step_size=0.4, friction=0.7, steps=3),
     ggmc.GGMC(step_size=0.4, friction=math.inf, scheme="ABA"),
     ggmc.GGMC(step_size=0.2, guide=ggmc.Minibatch(2)),
+    ggmc.GGMC(step_size=0.2, guide=ggmc.Minibatch(2, recut=True), mass=torch.tensor([1.0, 2.0])),
     ggmc.GGMC(step_size=0.2, guide=ggmc.Minibatch(2, "iid"), steps="2 epochs", adjust=False),
     ggmc.HMC(step_size=0.2, steps=3, guide=ggmc.Minibatch(3, "epoch")),
     ggmc.GGMC(step_size=0.2, guide=ggmc.ControlVariate(2, curvature="dense"), steps=4),
     ggmc.GGMC(step_size=0.2, along=Along(ThereAndBack(Cosine(0.2))), steps=4),
     ggmc.GGMC(step_size=0.2, along=Along(Cosine(0.2), either_way=True), steps=4),
+    ggmc.GGMC(step_size=0.2, along=Along(temperature=ThereAndBack(Cosine(0.5))), steps=4),
+    ggmc.GGMC(step_size=0.2, over=Over(3, Cosine(0.2)), explain=0.5, steps=4),
     ggmc.AMAGOLD(step_size=0.2, friction=2.0, steps=3),
     ggmc.AMAGOLD(step_size=0.2, friction=2.0, guide=ggmc.Minibatch(2, "iid")),
     ggmc.SGLD(step_size=0.2, steps=3, mass=[1.0, 2.0]),
     ggmc.SGLD(step_size=0.2, guide=ggmc.Minibatch(2)),
     ggmc.SGHMC(step_size=0.2, guide=ggmc.Minibatch(2), temperature=0.5),
+    ggmc.SGNHT(step_size=0.2, steps=3, mass=[1.0, 2.0], thermal_mass=2.0),
+    ggmc.SGNHT(step_size=0.2, guide=ggmc.Minibatch(2), temperature=0.5),
 ]
-KINDS = [ggmc.GGMC, ggmc.HMC, ggmc.MALA, ggmc.MALT, ggmc.AMAGOLD]
 
 
-def target(dtype: torch.dtype = F64) -> ggmc.DataDensity:
-    """U = Σ (x⁴/4 + x), the quartic part shared out over five examples."""
-    shares = torch.tensor([0.1, 0.4, 0.2, 0.25, 0.05], dtype=dtype)
-    start = torch.zeros(2, dtype=dtype)
-    return ggmc.DataDensity(lambda x: -x.sum(), lambda x, share: -share * (x**4).sum() / 4, shares, start)
-
-
-def start(kernel: Any, chains: int = 6, dtype: torch.dtype = F64) -> tuple[State, Any, torch.Generator]:
+def start(kernel: Kernel, chains: int = 6, dtype: torch.dtype = F64) -> tuple[State, Any, torch.Generator]:
     generator = torch.Generator().manual_seed(0)
-    t = target(dtype)
-    init, step = kernel.bind(t)
-    return init(t.starts(chains, generator), generator), step, generator
+    target = quartic_with_data(dtype)
+    init, step = kernel.bind(target)
+    return init(target.starts(chains, generator), generator), step, generator
 
 
-@pytest.mark.parametrize("kernel", KERNELS, ids=str)
+def tensors(state: State) -> dict[str, Tensor]:
+    named = dict(state._asdict()) | dict(state.extra)
+    return {name: value for name, value in named.items() if isinstance(value, Tensor)}
+
+
+@pytest.mark.parametrize("kernel", [*LIBRARYS, *OWN], ids=str)
 class TestEveryKernel:
     def test_steps_return_state_and_info_for_every_chain(self, kernel: Any) -> None:
         state, step, generator = start(kernel)
@@ -71,26 +166,31 @@ class TestEveryKernel:
         assert after.potential is not None
         assert after.potential.shape == (6,)
         assert after.potential.dtype == torch.float64
-        for name in ("log_accept", "energy_error", "work"):
-            assert getattr(info, name).dtype == torch.float64
-            assert getattr(info, name).shape == (6,)
+        for number in (info.log_accept, info.energy_error, info.work):
+            assert number.dtype == torch.float64
+            assert number.shape == (6,)
         assert info.accepted.dtype == info.diverging.dtype == torch.bool
+        assert info.accepted.shape == info.diverging.shape == (6,)
+        assert after.trajectories == state.trajectories + 1
+        assert after.extra.keys() == state.extra.keys()
+        for own in [*after.extra.values(), *info.statistics.values()]:
+            assert len(own) == 6
 
     def test_the_cached_potential_and_gradient_are_those_of_the_position(self, kernel: Any) -> None:
         state, step, generator = start(kernel)
         for _ in range(30):
             state, _ = step(state, generator)
-            potential, gradient = target().potential_and_gradient(state.position)
+            potential, gradient = quartic_with_data().potential_and_gradient(state.position)
             torch.testing.assert_close(state.potential, potential)
             if state.gradient is not None and isinstance(kernel.guide, ggmc.Exact):
                 torch.testing.assert_close(state.gradient, gradient)
 
     def test_a_step_does_not_change_the_state_it_was_given(self, kernel: Any) -> None:
         state, step, generator = start(kernel)
-        tensors = [x for x in state if isinstance(x, torch.Tensor)]
-        copies = [x.clone() for x in tensors]
+        before = {name: tensor.clone() for name, tensor in tensors(state).items()}
         step(state, generator)
-        assert all(map(torch.equal, copies, tensors))
+        for name, tensor in tensors(state).items():
+            assert torch.equal(before[name], tensor), name
 
     def test_the_same_generator_gives_the_same_steps(self, kernel: Any) -> None:
         ends = []
@@ -98,246 +198,150 @@ class TestEveryKernel:
             state, step, generator = start(kernel)
             for _ in range(5):
                 state, _ = step(state, generator)
-            ends.append(state)
-        assert torch.equal(ends[0].position, ends[1].position)
-        assert torch.equal(ends[0].momentum, ends[1].momentum)
+            ends.append(tensors(state))
+        assert all(torch.equal(ends[0][name], ends[1][name]) for name in ends[0])
 
     def test_chains_go_different_ways(self, kernel: Any) -> None:
         generator = torch.Generator().manual_seed(0)
-        init, step = kernel.bind(target())
+        init, step = kernel.bind(quartic_with_data())
         state = init(torch.zeros(50, 2, dtype=F64), generator)
-        assert len(state.momentum.unique(dim=0)) == 50
+        if isinstance(kernel, WordKernel):
+            assert len(state.momentum.unique(dim=0)) == 50
         state, _ = step(state, generator)
         assert len(state.position.unique(dim=0)) > 25
 
-    def test_settings_are_frozen_printable_and_survive_storage(self, kernel: Any) -> None:
+    def test_settings_are_frozen_printable_and_survive_pickling(self, kernel: Any) -> None:
         with pytest.raises(FrozenInstanceError):
             kernel.step_size = 1.0
         assert type(kernel).__name__ in repr(kernel)
-        assert pickle.loads(pickle.dumps(kernel)) == kernel
-        again = from_dict(json.loads(json.dumps(to_dict(kernel), allow_nan=False)))
-        assert again.step_size == kernel.step_size
+        again = pickle.loads(pickle.dumps(kernel))
         assert again == kernel
+        assert hash(again) == hash(kernel)
+        assert kernel != replace(kernel, step_size=0.123)
 
     def test_it_works_in_float32(self, kernel: Any) -> None:
         state, step, generator = start(kernel, dtype=torch.float32)
         state, info = step(state, generator)
-        assert state.position.dtype == torch.float32
+        assert state.position.dtype == state.momentum.dtype == torch.float32
         assert state.potential is not None
         assert state.potential.dtype == info.work.dtype == torch.float64
 
     def test_small_steps_accept_everything(self, kernel: Any) -> None:
-        if isinstance(kernel, ggmc.SGHMC):
-            pytest.skip("never: it cannot retrace its steps")
-        state, step, generator = start(replace(kernel, step_size=1e-3))
+        if isinstance(kernel, ggmc.SGHMC | ggmc.SGNHT):
+            pytest.skip("never: no test applies to it")
+        along = kernel.along if isinstance(kernel, ggmc.GGMC) else None
+        tempered = along is not None and not along.keeps_temperature  # its heat falls as the root of the step only
+        state, step, generator = start(replace(kernel, step_size=1e-6 if tempered else 1e-3))
         for _ in range(3):
             state, info = step(state, generator)
             assert (info.log_accept.abs() < 1e-2).all()
 
+    def test_it_runs_in_sample_with_its_own_statistics(self, kernel: Any) -> None:
+        trace = ggmc.sample(quartic_with_data(), kernel, draws=4, warmup=3, chains=3, progress=False)
+        _, info = (found := start(kernel))[1](found[0], found[2])
+        assert trace["theta"].shape == (3, 4, 2)
+        assert trace.stats.keys() >= info.statistics.keys()
+        for name, own in info.statistics.items():
+            assert trace.stats[name].shape == (3, 4, *own.shape[1:])
+        assert (trace.stats["step_size"] > 0).all()
+
+    def test_its_settings_are_plain_values(self, kernel: Any) -> None:
+        assert json.loads(json.dumps(to_dict(kernel), allow_nan=False))["step_size"] == kernel.step_size
+
+
+@pytest.mark.parametrize("kernel", LIBRARYS, ids=str)
+class TestEveryKernelOfTheLibrary:
+    def test_settings_survive_storage(self, kernel: Any) -> None:
+        again = from_dict(json.loads(json.dumps(to_dict(kernel), allow_nan=False)))
+        assert again.step_size == kernel.step_size
+        assert again == kernel
+
     def test_a_non_finite_start_is_an_error_that_says_where(self, kernel: Any) -> None:
-        init, _ = kernel.bind(target())
+        init, _ = kernel.bind(quartic_with_data())
         position = torch.zeros(4, 2, dtype=F64)
         position[2, 1] = math.nan
         with pytest.raises(BadInput, match=r"chain 2 starts with a position of nan in theta\[1\]"):
             init(position, torch.Generator())
 
     def test_positions_of_the_wrong_shape_are_refused(self, kernel: Any) -> None:
-        init, _ = kernel.bind(target())
+        init, _ = kernel.bind(quartic_with_data())
         with pytest.raises(BadInput, match=r"shape \[chains, 2\], got \[4, 3\]"):
             init(torch.zeros(4, 3), torch.Generator())
 
 
-@pytest.mark.parametrize("kind", KINDS)
-class TestBadSettings:
-    @pytest.mark.parametrize(
-        ("setting", "value", "why"),
-        [
-            ("step_size", -0.1, "step_size must be a positive number, got -0.1"),
-            ("step_size", 0.0, "step_size must be a positive number"),
-            ("step_size", math.inf, "step_size must be a positive number"),
-            ("step_size", math.nan, "step_size must be a positive number"),
-            ("step_size", "big", "step_size must be a number"),
-            ("temperature", -1.0, "temperature must be zero or a positive number, got -1.0"),
-            ("temperature", math.inf, "temperature must be zero or a positive number"),
-            ("temperature", 0.0, "use adjust=False"),
-            ("friction", -1.0, "friction must be zero or a positive number, got -1.0"),
-            ("friction", math.nan, "friction must be zero or a positive number"),
-            ("steps", 0, "steps must be a whole number of at least 1, got 0"),
-            ("steps", 1.5, "steps must be a whole number"),
-            ("steps", (3, 2), r"pair \(least, most\), got \(3, 2\)"),
-            ("steps", (1, 2, 3), "pair"),
-            ("mass", [1.0, -1.0], "positive definite"),
-            ("friction", "2", "friction must be a number, got '2'"),
-            ("mass", "dense", "mass='dense' is found in warm-up: leave step_size out too"),
-            ("mass", "heavy", "mass must be a tensor, 'identity', 'diagonal' or 'dense', got 'heavy'"),
-            ("guide", "exact", "guide must be a guide"),
-        ],
-    )
-    def test_are_refused(self, kind: Any, setting: str, value: Any, why: str) -> None:
-        if setting not in kind.__dataclass_fields__:
-            pytest.skip(f"{kind.__name__} has no {setting}")
-        settings = {"step_size": 0.1} | ({"steps": 2} if "steps" in kind.__dataclass_fields__ else {})
-        with pytest.raises(BadInput, match=why):
-            kind(**(settings | {setting: value}))
-
-    def test_an_open_step_size_cannot_be_bound_by_hand(self, kind: Any) -> None:
-        with pytest.raises(BadInput, match=r"step_size=None is tuned by ggmc\.sample"):
-            kind().bind(target())
-
-    def test_a_mass_of_another_size_is_refused(self, kind: Any) -> None:
-        settings = {"steps": 2} if "steps" in kind.__dataclass_fields__ else {}
-        with pytest.raises(BadInput, match="mass is for 3 parameters, but the target has 2"):
-            kind(step_size=0.1, mass=[1.0, 1.0, 1.0], **settings).bind(target())
+# Kernels of a user's own: right, tuned by warm-up, and named in what is stored
 
 
-@pytest.mark.parametrize("kind", [ggmc.HMC, ggmc.MALT])
-def test_a_given_step_size_needs_steps_where_one_step_is_another_sampler(kind: Any) -> None:
-    with pytest.raises(BadInput, match="needs steps too"):
-        kind(step_size=0.1)
+@pytest.mark.parametrize("kernel", [SignFlipper(0.7), RandomWalk(1.5)], ids=str)
+def test_own_kernels_are_exact(kernel: Any) -> None:
+    assert violations(quartic(), kernel) == {}
 
 
-def test_unknown_kernels_are_refused() -> None:
-    with pytest.raises(BadInput, match="unknown kernel 'NUTS'"):
-        from_dict({"kernel": "NUTS"})
+@pytest.mark.parametrize("kernel", [SignFlipper(), RandomWalk()], ids=str)
+def test_own_kernels_are_tuned_by_warm_up(kernel: Any) -> None:
+    trace = ggmc.sample(quartic().target, kernel, draws=600, warmup=300, progress=False)
+    assert trace.kernel.step_size is not None
+    assert trace.kernel.step_size > 0.1
+    assert 0.6 < trace.stats["acceptance_rate"].mean() < 0.99
+    assert abs(trace["theta"].mean() + 0.6224) < 6 * trace.summary()["mcse_mean"].item()
 
 
-def test_unknown_guides_are_refused() -> None:
-    plain = to_dict(ggmc.HMC(0.1, 2))
-    with pytest.raises(BadInput, match="unknown guide or schedule 'Oracle'"):
-        from_dict(plain | {"guide": {"type": "Oracle"}})
+def test_own_variables_and_statistics_reach_the_trace() -> None:
+    trace = ggmc.sample(quartic_with_data(), SignFlipper(0.4), draws=20, warmup=0, progress=False)
+    changes = trace.stats["sign_changes"]
+    assert changes.shape == (4, 20)
+    # Two steps with two letters each, and two coordinates, half of which change. A rejection forgets what changed along
+    # the way, and never what changed at the ends.
+    assert (np.diff(changes, axis=1) >= 0).all()
+    assert (np.diff(changes, axis=1) <= 8).all()
+    assert changes[:, -1].min() > 0
+    walk = ggmc.sample(quartic_with_data(), RandomWalk(0.4), draws=20, warmup=0, progress=False)
+    taken = walk.stats["is_accepted"]
+    assert 0 < taken.sum() < taken.size
+    assert np.array_equal(walk.stats["proposed"][taken], walk["theta"][taken])
+    assert "It is slow." in walk.warnings
+    exported = walk.to_arviz().sample_stats["proposed"]
+    assert exported.shape == (4, 20, 2)
 
 
-def test_a_start_outside_the_support_is_an_error() -> None:
-    t = ggmc.Density(lambda x: torch.where(x[1] > -1, -(x**2).sum(), -torch.inf), torch.zeros(2, dtype=F64))
-    init, _ = ggmc.MALA(0.1).bind(t)
-    with pytest.raises(BadInput, match="chain 1 starts at a potential of inf"):
-        init(torch.tensor([[0.0, 0.0], [0.0, -5.0]], dtype=F64), torch.Generator())
+@pytest.mark.parametrize(("step_size", "kept", "changes"), [(1e-3, True, 4.0), (50.0, False, 2.0)])
+def test_own_variables_go_with_the_chain(step_size: float, kept: bool, changes: float) -> None:
+    """Of eight signs half change, and the four at the ends, outside the test, whether it is accepted or not."""
+    chains = 2000
+    state, step, generator = start(SignFlipper(step_size), chains)
+    after, info = step(state, generator)
+    assert info.accepted.double().mean() > 0.99 if kept else not info.accepted.any()
+    assert torch.equal(info.statistics["sign_changes"], after.extra["sign_changes"])
+    mean = after.extra["sign_changes"].double().mean().item()
+    assert abs(mean - changes) < 6 * (changes / 2 / chains) ** 0.5 + 0.02
 
 
-def test_temperature_zero_is_descent() -> None:
-    """No noise at all: potentials only fall once momentum is lost."""
-    state, step, generator = start(ggmc.GGMC(step_size=0.1, friction=5.0, temperature=0.0, adjust=False))
-    assert (state.momentum == 0).all()
-    for _ in range(500):
-        state, info = step(state, generator)
-        assert not info.diverging.any()
-        assert info.log_accept.dtype == torch.float64
-    torch.testing.assert_close(state.position, torch.full_like(state.position, -1.0))
+def test_own_settings_that_look_like_no_mass_are_compared_as_they_are() -> None:
+    assert RandomWalk(0.1, limits=(-1.0, 0.0)) == RandomWalk(0.1, limits=(-1.0, 0.0))
+    assert RandomWalk(0.1, limits=(-1.0, 0.0)) != RandomWalk(0.1, limits=(-1.0, 1.0))
 
 
-def test_rejections_keep_the_refreshment() -> None:
-    """A hopeless step: every trajectory is rejected, and yet the momentum goes on being refreshed."""
-    state, step, generator = start(ggmc.GGMC(step_size=50.0, friction=0.01))
-    momenta = []
-    for _ in range(4):
-        state, info = step(state, generator)
-        assert not info.accepted.any()
-        momenta.append(state.momentum)
-    assert not torch.equal(momenta[0].abs(), momenta[1].abs())
+@pytest.mark.parametrize("kernel", [SignFlipper(0.4), RandomWalk(0.4)], ids=str)
+def test_own_kernels_are_stored_by_name_and_not_restored(kernel: Any) -> None:
+    plain = json.loads(json.dumps(to_dict(kernel)))
+    assert plain["kernel"] == f"{__name__}.{type(kernel).__name__}"
+    assert plain["step_size"] == 0.4
+    with pytest.raises(BadInput, match=f"unknown kernel '{__name__}.{type(kernel).__name__}'"):
+        from_dict(plain)
 
 
-def test_hmc_mala_and_malt_are_words_of_ggmc() -> None:
-    assert ggmc.HMC(0.1, 5).as_ggmc() == ggmc.GGMC(0.1, math.inf, 5, "O(BAB)O")
-    assert ggmc.MALA(0.1).as_ggmc() == ggmc.GGMC(0.1, math.inf, 1, "OBABO")
-    assert ggmc.MALT(0.1, 2.0, 5).as_ggmc() == ggmc.GGMC(0.1, 2.0, 5, "OBABO", fresh_momentum=True)
+def test_an_incomplete_kernel_cannot_be_made() -> None:
+    class Nothing(Kernel):
+        pass
+
+    with pytest.raises(TypeError, match="abstract"):
+        Nothing()  # pyright: ignore[reportAbstractUsage]
 
 
-def test_one_gradient_per_step() -> None:
-    calls = 0
-
-    class Counting(ggmc.Density):
-        def potential_and_gradient(self, position: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-            nonlocal calls
-            calls += 1
-            return super().potential_and_gradient(position)
-
-        def potential(self, position: torch.Tensor) -> torch.Tensor:
-            raise AssertionError("the last gradient had the potential for free")
-
-    t = Counting(lambda x: -(x**2).sum(), torch.zeros(2, dtype=F64))
-    for kernel in (
-        ggmc.GGMC(0.1, steps=5),
-        ggmc.HMC(0.1, 5),
-        ggmc.MALT(0.1, 1.0, 5),
-        ggmc.GGMC(0.1, scheme="BAOAB", steps=5),
-    ):
-        generator = torch.Generator().manual_seed(0)
-        init, step = kernel.bind(t)
-        state = init(torch.zeros(3, 2, dtype=F64), generator)
-        calls = 0
-        for _ in range(4):
-            state, _ = step(state, generator)
-        assert calls == 20
-
-
-def test_steps_of_a_pair_are_drawn_evenly() -> None:
-    state, step, generator = start(ggmc.HMC(0.01, (2, 4)), chains=1)
-    seen = [step(state, generator)[1].steps for _ in range(600)]
-    assert {n: 150 < seen.count(n) < 250 for n in set(seen)} == {2: True, 3: True, 4: True}
-
-
-@pytest.mark.parametrize("word", ["O(BAB)O", "OBABO", "BAOAB", "O(ABA)O"])
-def test_friction_acts_for_the_whole_time_of_a_trajectory(word: str) -> None:
-    """Without a force or noise, momentum falls by e^(−γ·steps·h), wherever the O's stand."""
-    flat = ggmc.Density(lambda x: -1e-12 * x.sum(), torch.zeros(1, dtype=F64))
-    generator = torch.Generator().manual_seed(0)
-    init, step = ggmc.GGMC(0.1, 0.7, 4, word, temperature=0.0, adjust=False).bind(flat)
-    state = init(torch.zeros(3, 1, dtype=F64), generator)._replace(momentum=torch.ones(3, 1, dtype=F64))
-    after, _ = step(state, generator)
-    torch.testing.assert_close(after.momentum, torch.full((3, 1), math.exp(-0.28), dtype=F64))
-
-
-@pytest.mark.parametrize("kind", KINDS)
-def test_every_setting_reaches_the_word(kind: Any) -> None:
-    given = {
-        "step_size": 0.3,
-        "steps": (2, 5),
-        "friction": 0.3,
-        "temperature": 0.5,
-        "mass": [1.0, 2.0],
-        "adjust": False,
-    }
-    names = set(kind.__dataclass_fields__)
-    kernel = kind(**{name: value for name, value in given.items() if name in names})
-    for name in names:
-        assert getattr(kernel.as_ggmc(), name) == getattr(kernel, name), name
-
-
-@pytest.mark.parametrize("word", ["OBABO", "O(ABA)O", "BAOAB"])
-def test_every_kick_point_reads_its_own_entry_of_a_fresh_tape(word: str) -> None:
-    read: list[int] = []
-    tapes: list[list[int]] = []
-
-    class Counted(Field):
-        deterministic = False
-
-        def __call__(self, position: torch.Tensor, entry: int) -> tuple[torch.Tensor, None]:
-            read.append(entry)
-            return position + entry, None
-
-        def tape(self, gradients: int, chains: int, generator: torch.Generator) -> list[int]:
-            tapes.append([1000 * len(tapes) + i for i in range(gradients)])
-            return tapes[-1]
-
-    class Guide:
-        def bind(self, target: Any) -> Field:
-            return Counted()
-
-    generator = torch.Generator().manual_seed(0)
-    init, step = ggmc.GGMC(0.1, steps=3, scheme=word, guide=Guide()).bind(target())
-    state = init(torch.zeros(3, 2, dtype=F64), generator)
-    for _ in range(3):
-        state, _ = step(state, generator)
-        assert state.gradient is None
-    assert read == [entry for tape in tapes for entry in tape]
-
-
-def test_the_number_of_steps_does_not_look_at_the_state() -> None:
-    init, step = ggmc.HMC(0.1, (1, 9)).bind(target())
-    generator = torch.Generator()
-
-    def seen(place: float) -> list[int]:
-        state = init(torch.full((2, 2), place, dtype=F64), generator.manual_seed(0))
-        return [step(state, generator.manual_seed(seed))[1].steps for seed in range(30)]
-
-    assert seen(-1.0) == seen(0.0) == seen(1.0) == seen(4.0)
+def test_a_mass_is_the_same_in_every_form() -> None:
+    one = ggmc.GGMC(0.1, mass=[1.0, 2.0])
+    assert one == ggmc.GGMC(0.1, mass=torch.tensor([1.0, 2.0])) == ggmc.GGMC(0.1, mass=Diagonal(torch.tensor([1.0, 2])))
+    assert one != ggmc.GGMC(0.1, mass=[1.0, 3.0])
+    assert one != ggmc.GGMC(0.1)
+    assert ggmc.GGMC(0.1, mass=Identity()) == from_dict(to_dict(ggmc.GGMC(0.1, mass=Identity())))
+    assert ggmc.GGMC(mass="dense") != ggmc.GGMC(mass="diagonal")

@@ -5,7 +5,6 @@ from __future__ import annotations
 import copy
 from collections.abc import Sequence
 from fnmatch import fnmatchcase
-from typing import Any
 
 import numpy as np
 import torch
@@ -16,9 +15,10 @@ from torch.utils._pytree import tree_leaves, tree_map
 from ggmc.bayes.nets import FreeViews, FrozenViews
 from ggmc.errors import BadInput
 from ggmc.targets.data import Data, InMemory, as_data
+from ggmc.targets.layout import Tree
 
 
-def own_copy(module: Any) -> nn.Module:
+def own_copy(module: Tree) -> nn.Module:
     """A copy of the user's module, who may go on using theirs."""
     if not isinstance(module, nn.Module):
         raise BadInput(f"module must be a torch.nn.Module, got {module!r}")
@@ -52,7 +52,7 @@ def sampled_parameters(module: nn.Module, sampled: str | Sequence[str] | None) -
     return {name: t for name, t in open_ones.items() if any(fnmatchcase(name, pattern) for pattern in patterns)}
 
 
-def called(module: nn.Module, weights: dict[str, Tensor] | None, x: Any) -> Tensor:
+def called(module: nn.Module, weights: dict[str, Tensor] | None, x: Tree) -> Tensor:
     """The module's output: a tuple is several arguments, a dict named ones."""
     arguments, named = ((), x) if isinstance(x, dict) else (tuple(x) if isinstance(x, tuple | list) else (x,), {})
     if weights is None:
@@ -60,7 +60,7 @@ def called(module: nn.Module, weights: dict[str, Tensor] | None, x: Any) -> Tens
     return torch.func.functional_call(module, weights, arguments, named)
 
 
-def posterior_data(x: Any, y: Any, views: FrozenViews | FreeViews | None, like: Tensor) -> Data:
+def posterior_data(x: Tree, y: Tree, views: FrozenViews | FreeViews | None, like: Tensor) -> Data:
     """(x, y), with the codes of frozen views where there are any; everything in memory is checked.
 
     Args:
@@ -94,7 +94,7 @@ def posterior_data(x: Any, y: Any, views: FrozenViews | FreeViews | None, like: 
     return InMemory((x, y, *codes), like.device)
 
 
-def as_tensor(given: Any) -> Tensor:
+def as_tensor(given: Tree) -> Tensor:
     """A tensor as it is, an array or a list as a tensor."""
     if not isinstance(given, Tensor):
         array = np.asarray(given) if hasattr(given, "__array__") else None
@@ -116,17 +116,17 @@ def check_finite(what: str, leaf: Tensor) -> None:
     raise BadInput(f"{what} has {value} in row {first} ({int(rows.sum())} such rows): correct or remove these rows")
 
 
-def in_precision_of(like: Tensor, x: Any) -> Any:
+def in_precision_of(like: Tensor, x: Tree) -> Tree:
     """Real numbers in the module's precision, and all of them on its device."""
     return tree_map(lambda leaf: leaf.to(like.device, like.dtype if leaf.is_floating_point() else leaf.dtype), x)
 
 
-def shapes_of(x: Any) -> list[torch.Size]:
+def shapes_of(x: Tree) -> list[torch.Size]:
     """The shapes of all inputs."""
     return [leaf.shape for leaf in tree_leaves(x)]
 
 
-def check_form(x: Any, training: list[torch.Size]) -> None:
+def check_form(x: Tree, training: list[torch.Size]) -> None:
     """Refuse new inputs that are not in the form of the training inputs, whose shapes are given.
 
     Most modules would accept a single input without its dimension of examples, and give nonsense.

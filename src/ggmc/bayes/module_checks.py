@@ -7,7 +7,6 @@ from __future__ import annotations
 import copy
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any
 
 import torch
 from torch import nn
@@ -15,6 +14,7 @@ from torch.nn.modules.batchnorm import _BatchNorm  # pyright: ignore[reportPriva
 from torch.nn.modules.dropout import _DropoutNd  # pyright: ignore[reportPrivateUsage]
 
 from ggmc.bayes.data_checks import called
+from ggmc.targets.layout import Tree
 
 
 def random_layers(module: nn.Module | None) -> Iterator[tuple[str, nn.Module]]:
@@ -78,7 +78,7 @@ def not_exact_because_of(module: nn.Module) -> str | None:
     return None
 
 
-def changed_buffer(module: nn.Module, arguments: Any) -> str | None:
+def changed_buffer(module: nn.Module, arguments: Tree) -> str | None:
     """The buffer that the module writes to when called, if there is one: then U depends on earlier calls."""
     probe = copy.deepcopy(module)
     before = {name: buffer.clone() for name, buffer in probe.named_buffers()}
@@ -110,7 +110,7 @@ def batchnorm_trains(module: nn.Module) -> bool:
     return any(normalises_over_batch(layer) and layer.training for layer in module.modules())
 
 
-def settle_batchnorm(module: nn.Module, call: Callable[[], Any]) -> None:
+def settle_batchnorm(module: nn.Module, call: Callable[[], Tree]) -> None:
     """Give BatchNorm the statistics of one call: those it has may belong to other weights."""
     layers = [layer for layer in module.modules() if isinstance(layer, _BatchNorm)]
     kept = [(layer.training, layer.momentum) for layer in layers]

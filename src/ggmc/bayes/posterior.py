@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -37,7 +36,7 @@ from ggmc.targets.base import Advice, PredictiveTarget
 from ggmc.targets.batched import OverChains, no_validation
 from ggmc.targets.data import Data, InMemory
 from ggmc.targets.data_density import DataDensity
-from ggmc.targets.layout import Parameters, as_tensors
+from ggmc.targets.layout import Parameters, Tree, as_tensors
 from ggmc.targets.potential import Row
 
 PROBES = 32  # examples whose predictions tell whether the chains have mixed
@@ -85,9 +84,9 @@ class Posterior(DataDensity, PredictiveTarget):
         self,
         module: nn.Module,
         likelihood: Likelihood | str | Callable[[Tensor, Tensor], Tensor],
-        prior: Prior | Distribution | Mapping[Any, Prior | Distribution],
-        x: Any,
-        y: Any = None,
+        prior: Prior | Distribution | Mapping[Tree, Prior | Distribution],
+        x: Tree,
+        y: Tree = None,
         *,
         sampled: str | Sequence[str] | None = None,
         start: str = "apart",
@@ -116,7 +115,7 @@ class Posterior(DataDensity, PredictiveTarget):
         self.unknowns = Unknowns(self.priors, shapes, self.likelihood.latents())
         latents = self.unknowns.latents
         begin = weights | {name: initial_points.typical(latent, like) for name, latent in latents.items()}
-        support: Any = {name: latent.support for name, latent in latents.items()}
+        support: Tree = {name: latent.support for name, latent in latents.items()}
         reason = not_exact_because_of(self.module) or (None if views is None else views.not_exact)
         self.module.requires_grad_(False)  # what is not sampled needs no gradient
         super().__init__(
@@ -160,18 +159,18 @@ class Posterior(DataDensity, PredictiveTarget):
 
     # Predictions
 
-    def outputs(self, position: Tensor, x: Any) -> Tensor:
+    def outputs(self, position: Tensor, x: Tree) -> Tensor:
         """What the module gives for each row and example: [rows, n, ...]."""
         with torch.no_grad(), no_validation(), evaluating(self.module):
             return self._output(position, in_precision_of(self.start, x))
 
-    def predict(self, rows: Tensor, x: Any, seed: int = 0) -> Prediction:
+    def predict(self, rows: Tensor, x: Tree, seed: int = 0) -> Prediction:
         return predict(self, rows, x, seed)
 
-    def score(self, rows: Tensor, x: Any, y: Any) -> dict[str, float]:
+    def score(self, rows: Tensor, x: Tree, y: Tree) -> dict[str, float]:
         return score(self, rows, x, y)
 
-    def prediction_features(self, rows: Tensor, x: Any = None) -> Tensor:
+    def prediction_features(self, rows: Tensor, x: Tree = None) -> Tensor:
         if x is None:
             number = min(PROBES, self.num_data)
             x = self._inputs(torch.arange(number, device=self.device) * self.num_data // number)
@@ -180,7 +179,7 @@ class Posterior(DataDensity, PredictiveTarget):
     def watched_latents(self) -> list[str]:
         return list(self.likelihood.latents())
 
-    def log_likelihoods(self, position: Tensor, data: Any = None) -> Tensor:
+    def log_likelihoods(self, position: Tensor, data: Tree = None) -> Tensor:
         if data is None:
             return super().log_likelihoods(position)
         if not isinstance(data, Data):
@@ -188,14 +187,14 @@ class Posterior(DataDensity, PredictiveTarget):
         with evaluating(self.module):  # other data are seen as they are, without views of them
             return self.data_sum.terms(position, data, self._score)
 
-    def checked(self, x: Any, y: Any) -> Data:
+    def checked(self, x: Tree, y: Tree) -> Data:
         """New inputs with their outcomes, checked as the first ones were."""
         data = posterior_data(x, y, None, self.start)
         check_form(data.slice(0, len(data) if isinstance(data, InMemory) else 1)[0], self.input_shapes)
         self._check_output(data, self.start)
         return data
 
-    def prior_predictive(self, x: Any, draws: int = 100, seed: int = 0) -> Prediction:
+    def prior_predictive(self, x: Tree, draws: int = 100, seed: int = 0) -> Prediction:
         """What the model predicts before it has seen data: the mixture over draws of the prior.
 
         Args:
@@ -232,7 +231,7 @@ class Posterior(DataDensity, PredictiveTarget):
 
     # The density, for one row
 
-    def _log_likelihood(self, values: Row, batch: tuple[Any, ...]) -> Tensor:
+    def _log_likelihood(self, values: Row, batch: tuple[Tree, ...]) -> Tensor:
         x, y, *codes = batch
         number = 1
         if isinstance(self.views, FreeViews):
@@ -244,21 +243,21 @@ class Posterior(DataDensity, PredictiveTarget):
         terms = self._terms(output, y, values)
         return terms if number == 1 else terms.unflatten(0, (-1, number)).mean(1)
 
-    def _terms(self, output: Tensor, y: Any, values: Row) -> Tensor:
+    def _terms(self, output: Tensor, y: Tree, values: Row) -> Tensor:
         return self.likelihood.log_prob(output, in_precision_of(self.start, y), self.unknowns.noise(values))
 
-    def _output_of_row(self, free: Row, x: Any) -> Tensor:
+    def _output_of_row(self, free: Row, x: Tree) -> Tensor:
         weights = self.unknowns.weights(self.coordinates.values(free)[0])
         if self._normalises:
             few = self._inputs(torch.arange(min(NORMALISED_OVER, self.num_data), device=self.device))
             settle_batchnorm(self.module, lambda: called(self.module, weights, few))
         return called(self.module, weights, x)
 
-    def _score_of_row(self, free: Row, batch: tuple[Any, ...]) -> Tensor:
+    def _score_of_row(self, free: Row, batch: tuple[Tree, ...]) -> Tensor:
         output = self._output_of_row(free, in_precision_of(self.start, batch[0]))
         return self._terms(output, batch[1], self.coordinates.values(free)[0])
 
-    def _inputs(self, numbers: Tensor) -> Any:
+    def _inputs(self, numbers: Tensor) -> Tree:
         """Some of the training inputs."""
         return in_precision_of(self.start, self.data.take(numbers)[0])
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
@@ -20,6 +20,7 @@ from ggmc.bayes.data_checks import as_tensor, check_finite, check_form
 from ggmc.bayes.initial_points import seeded
 from ggmc.bayes.likelihoods import Likelihood
 from ggmc.errors import BadInput
+from ggmc.targets.layout import Tree
 
 if TYPE_CHECKING:
     from ggmc.bayes.posterior import Posterior
@@ -87,7 +88,7 @@ class Prediction:
         return lower, upper
 
 
-def predict(target: Posterior, rows: Tensor, x: Any, seed: int = 0) -> Prediction:
+def predict(target: Posterior, rows: Tensor, x: Tree, seed: int = 0) -> Prediction:
     """The mixture over rows of what is predicted for x.
 
     Args:
@@ -113,7 +114,7 @@ def predict(target: Posterior, rows: Tensor, x: Any, seed: int = 0) -> Predictio
     )
 
 
-def features(target: Posterior, rows: Tensor, x: Any) -> Tensor:
+def features(target: Posterior, rows: Tensor, x: Tree) -> Tensor:
     """Predictions in each row as numbers: probabilities, means, or outputs, [rows, features].
 
     Args:
@@ -132,7 +133,7 @@ def features(target: Posterior, rows: Tensor, x: Any) -> Tensor:
     return torch.cat(found)
 
 
-def outputs(target: Posterior, rows: Tensor, x: Any) -> Iterator[tuple[Tensor, dict[str, Tensor]]]:
+def outputs(target: Posterior, rows: Tensor, x: Tree) -> Iterator[tuple[Tensor, dict[str, Tensor]]]:
     """The module's outputs under some rows at a time, [rows, n, …], and the likelihood's unknowns, [rows, 1, …]."""
     group = target.rows_at_once(len(tree_leaves(x)[0]))
     with progress.bar(range(0, len(rows), group), desc="predicting") as begins:
@@ -145,7 +146,7 @@ def outputs(target: Posterior, rows: Tensor, x: Any) -> Iterator[tuple[Tensor, d
             yield output, {name: value.view(-1, *(1,) * trailing) for name, value in target.latents_of(some).items()}
 
 
-def new_inputs(x: Any, training: list[torch.Size]) -> Any:
+def new_inputs(x: Tree, training: list[torch.Size]) -> Tree:
     """New inputs as tensors; refuses what is not finite, or not in the form of the training inputs."""
     x = tree_map(as_tensor, x)
     leaves = tree_leaves(x)
@@ -157,7 +158,7 @@ def new_inputs(x: Any, training: list[torch.Size]) -> Any:
     return x
 
 
-def chunks(x: Any) -> Iterator[Any]:
+def chunks(x: Tree) -> Iterator[Tree]:
     """Inputs, some at a time."""
     for begin in range(0, len(tree_leaves(x)[0]), EXAMPLES_AT_ONCE):
         yield tree_map(lambda leaf, b=begin: leaf[b : b + EXAMPLES_AT_ONCE], x)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 from torch import Tensor
@@ -12,6 +12,7 @@ from ggmc.bayes import metrics
 from ggmc.bayes.data_checks import as_tensor
 from ggmc.bayes.predict import EXAMPLES_AT_ONCE, predict
 from ggmc.targets.data import Data, InMemory
+from ggmc.targets.layout import Tree
 
 if TYPE_CHECKING:
     from ggmc.bayes.posterior import Posterior
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
 LEVEL = 0.9  # of the interval whose coverage is reported
 
 
-def score(target: Posterior, rows: Tensor, x: Any, y: Any) -> dict[str, float]:
+def score(target: Posterior, rows: Tensor, x: Tree, y: Tree) -> dict[str, float]:
     """The scores of the mixture over rows, by name.
 
     Args:

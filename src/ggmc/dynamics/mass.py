@@ -1,7 +1,7 @@
 """The mass matrix M: what turns momentum into velocity.
 
-Kinetic energy K(m) = ½ mᵀM⁻¹m; at temperature T the momentum's distribution is N(0, T·M). A mass close to the inverse covariance
-of the target makes all directions equally easy to travel.
+Kinetic energy K(m) = ½ mᵀM⁻¹m; at temperature T the momentum's distribution is N(0, T·M). A mass close to the inverse
+covariance of the target makes all directions equally easy to travel.
 
 Example:
     >>> import torch

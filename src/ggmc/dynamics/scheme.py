@@ -46,8 +46,8 @@ class Plan(NamedTuple):
 
     before: tuple[Move, ...]
     """The letters O at the two ends. Each leaves the distribution invariant by itself, so they stand outside the test,
-    where a rejection does not undo them. There the last O of one trajectory meets the first O of the next: they are
-    carried out as one, before the trajectory."""
+    where a rejection does not undo them. There the last O of one trajectory meets the first O of the next: both are
+    carried out before the trajectory, as one where the letter merges."""
     moves: tuple[Move, ...]
     """The part that is tested."""
     gradients: int
@@ -118,7 +118,7 @@ class Scheme:
     @property
     def tempered(self) -> bool:
         """Whether a temperature along the trajectory has an effect: some letter of the repeated part draws noise."""
-        return any(letter in "OC" or letter not in LETTERS for letter in self._parts()[1])
+        return any(letter in "OCE" or letter not in LETTERS for letter in self._parts()[1])
 
     def plan(self, steps: int, factors: Factors | None = None) -> Plan:
         """The trajectory spelt out.
@@ -160,9 +160,11 @@ class Scheme:
             moves.append(move)
         before: tuple[Move, ...] = ()
         first, last = moves[0], moves[-1]
-        if self.letters[first.letter].outside and first.letter == last.letter and len(moves) > 1:
-            if first.warmth == last.warmth == 1.0:  # of another temperature, it would not leave K's distribution alone
-                before, moves = (first._replace(time=first.time + last.time),), moves[1:-1]
+        letter, alike = self.letters[first.letter], first.letter == last.letter and len(moves) > 1
+        # Of another temperature, it would not leave the distribution of the momentum invariant.
+        if letter.outside and alike and first.warmth == last.warmth == 1.0:
+            before = (first._replace(time=first.time + last.time),) if letter.merges else (last, first)
+            moves = moves[1:-1]
         kicks = sum(self.letters[move.letter].kicks for move in moves)
         return Plan(before, tuple(moves), self._gradients(moves), kicks)
 

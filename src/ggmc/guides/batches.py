@@ -19,7 +19,6 @@ Example:
 from __future__ import annotations
 
 import math
-from typing import Any
 
 import torch
 from torch import Tensor
@@ -28,6 +27,7 @@ from torch.utils._pytree import tree_map
 from ggmc.errors import require_count
 from ggmc.guides.orders import Order
 from ggmc.targets.data import IN_MEMORY, Data
+from ggmc.targets.layout import Tree
 
 
 def batch_sizes(examples: int, size: int) -> list[int]:
@@ -68,7 +68,7 @@ class Batches:
         # Whole batches side by side are copied much faster than scattered examples are gathered.
         self._together = data.take(self.indices) if data.bytes <= IN_MEMORY else None
 
-    def __getitem__(self, numbers: Tensor) -> tuple[Any, Tensor]:
+    def __getitem__(self, numbers: Tensor) -> tuple[Tree, Tensor]:
         """Each chain's batch, by its number: leaves [chains, size, ...], and the examples' weights, [chains, size]."""
         if self._together is not None:
             return tree_map(lambda leaf: leaf[numbers], self._together), self.weights[numbers]
@@ -91,7 +91,7 @@ class RecutBatches:
         self.count = len(self.sizes)
         self._data = data
 
-    def __getitem__(self, examples: Tensor) -> tuple[Any, Tensor]:
+    def __getitem__(self, examples: Tensor) -> tuple[Tree, Tensor]:
         """Each chain's batch, by the numbers of its examples, [chains, size] with −1 for padding."""
         examples = examples.to(self._data.device)
         return self._data.take(examples.clamp_min(0)), (examples != PADDING) * float(self.count)

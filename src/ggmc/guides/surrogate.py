@@ -1,10 +1,9 @@
-"""Any other log density as a guide: g(θ) = −∇log q(θ). A cheap q that resembles the target is accepted often."""
+"""Tree other log density as a guide: g(θ) = −∇log q(θ). A cheap q that resembles the target is accepted often."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
 
 from torch import Tensor
 from torch.utils._pytree import tree_leaves
@@ -13,6 +12,7 @@ from ggmc.errors import BadInput
 from ggmc.guides.base import GradientField, Guide
 from ggmc.targets.base import Target
 from ggmc.targets.density import Density, NamedTarget
+from ggmc.targets.layout import Tree
 
 
 @dataclass(frozen=True)
@@ -34,7 +34,7 @@ class Surrogate(Guide):
         True
     """
 
-    log_prob: Callable[[Any], Tensor]
+    log_prob: Callable[[Tree], Tensor]
 
     def __post_init__(self) -> None:
         if not callable(self.log_prob):
@@ -46,7 +46,7 @@ class Surrogate(Guide):
         coordinates = target.coordinates
         start = coordinates.as_given({n: v.detach() for n, v in coordinates.constrain(coordinates.start).items()})
 
-        def log_prob(values: Any) -> Tensor:  # a guide need not depend on all parameters
+        def log_prob(values: Tree) -> Tensor:  # a guide need not depend on all parameters
             return self.log_prob(values) + 0 * sum(value.sum() for value in tree_leaves(values))
 
         return _SurrogateField(Density(log_prob, start, coordinates.as_given(coordinates.transforms)))

@@ -15,12 +15,13 @@ stochastic gradient MCMC", 2020.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 from ggmc.dynamics import length
 from ggmc.dynamics.length import Steps
 from ggmc.dynamics.mass import MassLike
-from ggmc.errors import require_not_negative
+from ggmc.errors import BadInput, require_not_negative
 from ggmc.guides import Exact, GradientField, Guide
 from ggmc.kernels.base import check_settings
 from ggmc.kernels.words import Program, WordKernel
@@ -55,7 +56,9 @@ class AMAGOLD(WordKernel):
 
     def __post_init__(self) -> None:
         check_settings(self)
-        require_not_negative("friction", self.friction)
+        require_not_negative("friction", self.friction, finite=False)
+        if math.isinf(self.friction):
+            raise BadInput("AMAGOLD has no limit of infinite friction: give a finite friction, or use ggmc.MALA")
         length.check(self.steps)
 
     def program(self, field: GradientField) -> Program:

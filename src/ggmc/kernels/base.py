@@ -11,12 +11,12 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import fields
-from typing import final
+from typing import Any, final
 
 import torch
 from torch import Tensor
 
-from ggmc.dynamics.mass import Mass, MassLike, as_mass, is_kind
+from ggmc.dynamics.mass import Identity, Mass, MassLike, as_mass, is_kind
 from ggmc.dynamics.state import Info, Parameters, State
 from ggmc.errors import BadInput, require_not_negative, require_positive
 from ggmc.guides.base import BatchGuide, GradientField, Guide
@@ -76,8 +76,8 @@ class Kernel(ABC):
             target: What is sampled.
 
         Returns:
-            `init(positions, generator)`, which makes a state, and `step(state, generator)`, which returns the next state
-            and an `Info`. `step` takes other numbers of the motion as a third argument, `parameters`.
+            `init(positions, generator)`, which makes a state, and `step(state, generator)`, which returns the next
+            state and an `Info`. `step` takes other numbers of the motion as a third argument, `parameters`.
         """
         if self.step_size is None:
             raise BadInput("step_size=None is tuned by ggmc.sample: give a number to bind the kernel by hand")
@@ -91,19 +91,28 @@ class Kernel(ABC):
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Kernel) or type(other) is not type(self):
             return NotImplemented
-        return all(_same(vars(self)[f.name], vars(other)[f.name]) for f in fields(self))  # pyright: ignore[reportArgumentType]
+        settings = [f.name for f in fields(self)]  # pyright: ignore[reportArgumentType]
+        return all(_same(name, vars(self)[name], vars(other)[name]) for name in settings)
 
     def __hash__(self) -> int:
         return hash((type(self), self.step_size, self.temperature, self.adjust))
 
 
-def _same(a: object, b: object) -> bool:
-    if isinstance(a, Tensor | Mass | list | tuple):  # a mass as the user gave it, or as it was stored
-        try:
-            return as_mass(a) == as_mass(b)  # pyright: ignore[reportArgumentType]
-        except BadInput:
-            return False
+def _same(name: str, a: Any, b: Any) -> bool:
+    if name == "mass":
+        return _known_mass(a) == _known_mass(b)
+    if isinstance(a, Tensor) or isinstance(b, Tensor):
+        return isinstance(a, Tensor) and isinstance(b, Tensor) and torch.equal(a, b)
+    if isinstance(a, list | tuple) and isinstance(b, list | tuple):  # JSON does not tell them apart
+        return list(a) == list(b)
     return a == b
+
+
+def _known_mass(mass: MassLike) -> Mass | str | None:
+    """A mass in one form, whether as the user gave it or as it was stored."""
+    if isinstance(mass, str) and mass == "identity":
+        return Identity()
+    return mass if mass is None or is_kind(mass) else as_mass(mass)
 
 
 def check_settings(kernel: Kernel) -> None:

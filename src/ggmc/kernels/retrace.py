@@ -3,20 +3,23 @@
 A step takes (θ, m) with some noise to (θ', m'). It can be corrected only if, from (θ', −m') and with the same
 minibatches in reverse order, *some* noise takes it to (θ, −m): else the density of the way back is zero, and so is the
 acceptance probability. A trajectory must be retraced step by step: over several steps there is noise enough to connect
-almost any two ends, by a path that is not the way back. `retrace` looks for the noise of each step.
+almost any two ends, by a path that is not the way back. For the same reason letters such as O, which are reversible by
+themselves, are retraced by themselves. `retrace` looks for the noise of each part.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from itertools import groupby
 from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
-from ggmc.dynamics.scheme import Move
+from ggmc.dynamics.schedule import Factors
+from ggmc.dynamics.scheme import Move, Scheme
 from ggmc.dynamics.state import State
 from ggmc.dynamics.trajectory import Trajectory
 from ggmc.errors import BadInput
@@ -27,6 +30,9 @@ from ggmc.targets.base import Target
 Update = Callable[[Tensor, Tensor, Tensor, bool], tuple[Tensor, Tensor]]
 """(position [1, d], momentum [1, d], noise [n, 1, d], backwards) -> position, momentum; backwards, the tape is too."""
 
+Point = tuple[Tensor, ...]
+"""Position [1, d], momentum [1, d], and a kernel's own variables, which must be retraced too."""
+
 ITERATIONS = 200
 NUDGE = 1e-4
 NEAR = 1e-6  # of the way that the step went
@@ -36,7 +42,8 @@ class Retraced(NamedTuple):
     """How near the way back comes."""
 
     distance: float
-    """From (θ, −m) to the nearest point that any noise reaches, in units of the way the step went; of the worst step."""
+    """From (θ, −m), and a kernel's own variables as they were, to the nearest point that any noise reaches, in units of
+    the way the step went; of the worst step."""
     noise: Tensor
     """The noise that comes nearest, in that step."""
 
@@ -70,20 +77,22 @@ def retrace(sampler: Kernel | Update, target: Target, noises: int | None = None,
     generator = torch.Generator(target.device).manual_seed(seed)
     if target.dtype != torch.float64:
         raise BadInput(f"retrace needs a target in float64 to tell zero from small, got {target.dtype}")
+    own: Sequence[Callable[[Tensor], Tensor]] = ()
     if isinstance(sampler, Kernel):
-        segments = _segments_of(sampler, target, generator)
+        segments, own = _segments_of(sampler, target, generator)
     elif callable(sampler) and noises is not None:
-        segments = [_Segment(sampler, noises)]
+        update = sampler
+        segments = [_Segment(lambda here, noise, backwards: update(here[0], here[1], noise, backwards), noises)]
     else:
         raise BadInput(f"retrace needs a kernel, or a function and its number of noises, got {sampler!r}")
     position = target.starts(1, generator).double()
     momentum = torch.randn(position.shape, generator=generator, dtype=torch.float64, device=target.device)
-    ends = [(position, momentum)]
+    ends: list[Point] = [(position, momentum, *(first(position) for first in own))]
     for segment in segments:
         noise = torch.randn(
             (segment.noises, *position.shape), generator=generator, dtype=torch.float64, device=target.device
         )
-        ends.append(segment.update(*ends[-1], noise, False))
+        ends.append(segment.move(ends[-1], noise, False))
     worst = Retraced(0.0, torch.zeros(0, device=target.device))
     for number, segment in enumerate(segments):  # the way back carries out the same segments in the same order
         found = _nearest(segment, ends[-1 - number], ends[-2 - number])
@@ -95,19 +104,26 @@ def retrace(sampler: Kernel | Update, target: Target, noises: int | None = None,
 class _Segment:
     """One step: how it moves, forwards or as that part of the way back."""
 
-    update: Update
+    move: Callable[[Point, Tensor, bool], Point]
     noises: int
 
 
-def _nearest(segment: _Segment, there: tuple[Tensor, Tensor], wanted: tuple[Tensor, Tensor]) -> Retraced:
+def _flip(point: Point) -> Point:
+    return point[0], -point[1], *point[2:]
+
+
+def _difference(one: Point, other: Point) -> Tensor:
+    return torch.cat([(a - b).flatten() for a, b in zip(one, other, strict=True)])
+
+
+def _nearest(segment: _Segment, there: Point, wanted: Point) -> Retraced:
     """How near the segment comes to `wanted` on the way back from `there`, by the best noise."""
-    (position, momentum), (start, before) = there, wanted
+    position = there[0]
     shape = (segment.noises, *position.shape)
-    way = torch.cat([position - start, momentum - before]).norm().clamp_min(1e-12).item()
+    way = _difference(there, wanted).norm().clamp_min(1e-12).item()
 
     def miss(noise: Tensor) -> Tensor:
-        back, flipped = segment.update(position, -momentum, noise.view(shape), True)
-        return torch.cat([back - start, flipped + before]).flatten()
+        return _difference(segment.move(_flip(there), noise.view(shape), True), _flip(wanted))
 
     noise = torch.zeros(math.prod(shape), dtype=torch.float64, device=position.device)
     if noise.numel() == 0:
@@ -125,8 +141,10 @@ def _nearest(segment: _Segment, there: tuple[Tensor, Tensor], wanted: tuple[Tens
     return Retraced(miss(noise).norm().item() / way, noise.view(shape))
 
 
-def _segments_of(kernel: Kernel, target: Target, generator: torch.Generator) -> list[_Segment]:
-    """A trajectory of a kernel, step by step, each a function of its noise."""
+def _segments_of(
+    kernel: Kernel, target: Target, generator: torch.Generator
+) -> tuple[list[_Segment], list[Callable[[Tensor], Tensor]]]:
+    """A trajectory of a kernel, step by step, each a function of its noise; and its own variables' first values."""
     if kernel.step_size is None:
         raise BadInput("retrace needs a kernel with a step_size, got None")
     if not isinstance(kernel, WordKernel):
@@ -135,9 +153,9 @@ def _segments_of(kernel: Kernel, target: Target, generator: torch.Generator) -> 
     sampler = WordSampler(_untested(kernel), kernel.program(field), target, field)
     steps, along = sampler.parameters.steps[0], sampler.program.along
     factors = None if along is None else along.factors(steps)
-    there = back = sampler.scheme.segments(steps, factors)
+    there = back = _pieces(sampler.scheme, steps, factors)
     if along is not None and along.either_way and factors is not None:
-        back = sampler.scheme.segments(steps, factors.reversed())
+        back = _pieces(sampler.scheme, steps, factors.reversed())
     # Any finite friction will do to see where noise can reach; infinite friction has it reach everywhere.
     friction = min(sampler.program.friction, 1.0 / kernel.step_size)
     parameters = sampler.parameters.change(friction=friction)
@@ -158,26 +176,37 @@ def _segments_of(kernel: Kernel, target: Target, generator: torch.Generator) -> 
                 first = place if first is None else first
         places.append(max(place, 0) if first is None else first)
 
-    def update_of(number: int) -> Update:
-        def update(position: Tensor, momentum: Tensor, noise: Tensor, backwards: bool) -> tuple[Tensor, Tensor]:
-            moves: tuple[Move, ...] = back[number] if backwards else there[number]
-            own = None if tape is None else (tape.flip(0) if backwards else tape)[places[number] :]
-            state = State(position, momentum, extra=_variables(sampler, position))
-            path = Trajectory(state, parameters, field, own, iter(noise).__next__, sampler.program.letters)
-            path.run(moves)
-            return path.position, path.momentum
+    names = list(sampler.program.variables)
 
-        return update
+    def move_of(number: int) -> Callable[[Point, Tensor, bool], Point]:
+        def move(here: Point, noise: Tensor, backwards: bool) -> Point:
+            moves: tuple[Move, ...] = back[number] if backwards else there[number]
+            entries = None if tape is None else (tape.flip(0) if backwards else tape)[places[number] :]
+            state = State(here[0], here[1], extra=dict(zip(names, here[2:], strict=True)))
+            path = Trajectory(state, parameters, field, entries, iter(noise).__next__, sampler.program.letters)
+            path.run(moves)
+            return path.position, path.momentum, *(path.extra[name] for name in names)
+
+        return move
 
     def noises(moves: tuple[Move, ...]) -> int:
         letters = sampler.scheme.letters
         return sum(letters[move.letter].noises(float(move.time), parameters) for move in moves)
 
-    return [_Segment(update_of(number), noises(moves)) for number, moves in enumerate(there)]
+    segments = [_Segment(move_of(number), noises(moves)) for number, moves in enumerate(there)]
+    return segments, list(sampler.program.variables.values())
 
 
-def _variables(sampler: WordSampler, position: Tensor) -> dict[str, Tensor]:
-    return {name: first(position) for name, first in sampler.program.variables.items()}
+def _pieces(scheme: Scheme, steps: int, factors: Factors | None) -> list[tuple[Move, ...]]:
+    """The moves of each step, where letters such as O, whose noise is part of the path, stand by themselves.
+
+    Together with what stands between them, the noise of two O's could hide that the way between them has no way back.
+    """
+    return [
+        tuple(piece)
+        for moves in scheme.segments(steps, factors)
+        for _, piece in groupby(moves, key=lambda move: scheme.letters[move.letter].outside)
+    ]
 
 
 def _untested(kernel: WordKernel) -> WordKernel:

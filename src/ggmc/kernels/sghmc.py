@@ -31,10 +31,10 @@ THEOREM_1 = (
     "probability is 0 at every step size (Theorem 1). Use ggmc.AMAGOLD, whose positions it shares, ggmc.GGMC, the "
     "reversible integrator, or adjust=False"
 )
-
 NOT_REVERSIBLE = (
-    "SGHMC is biased, and its word EA cannot be retraced. Its positions are those of ggmc.AMAGOLD without the test, whose "
-    "log α is finite: use that to see how large the bias is, and ggmc.AMAGOLD or ggmc.GGMC with the test to have none"
+    "SGHMC is biased, and its word EA cannot be retraced. Its positions are those of ggmc.AMAGOLD without the test, "
+    "whose log α is finite: use that to see how large the bias is, and ggmc.AMAGOLD or ggmc.GGMC with the test to have "
+    "none"
 )
 
 

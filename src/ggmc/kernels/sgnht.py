@@ -6,9 +6,10 @@ is too cold, and so absorbs gradient noise of unknown size. Beside B and A (`ggm
     D   ξ ← ξ + t · (mᵀM⁻¹m/d − T)/μ
     N   m ← e^(−ξt) m + √(2γT) · √((1 − e^(−2ξt))/(2ξ)) · M^½ ε
 
-with thermal mass μ. Targets exp(−(U(θ) + K(m))/T) × N(ξ; γ + noise, T/(dμ)), where the gradient noise has the same
-variance everywhere; biased by O(h²), and beyond that where the variance changes with θ. D is not reversible with
-respect to exp(−K/T), and ξ is not part of the test: there is no Metropolis correction.
+with thermal mass μ. Gradient noise of covariance σ²M adds the variance h²σ²M to the momentum at each kick, which is a
+diffusion of hσ²/2, so that the thermostat settles at γ + hσ²/(2T). Targets exp(−(U(θ) + K(m))/T) × N(ξ; γ + hσ²/(2T),
+T/(dμ)) where σ is the same everywhere; biased by O(h²), and beyond that where σ changes with θ. D is not reversible
+with respect to exp(−K/T), and ξ is not part of the test: there is no Metropolis correction.
 
 Ding et al., "Bayesian sampling using stochastic gradient thermostats", 2014; Leimkuhler and Shang, "Adaptive
 thermostats for noisy gradient systems", 2016.
@@ -33,8 +34,8 @@ from ggmc.kernels.base import check_settings
 from ggmc.kernels.words import Program, WordKernel
 
 NO_TEST = (
-    "SGNHT has no Metropolis test: its thermostat is not reversible with respect to the momentum's distribution. Use "
-    "ggmc.GGMC, or adjust=False"
+    "SGNHT is biased and has no Metropolis test: its thermostat is not reversible with respect to the momentum's "
+    "distribution"
 )
 
 
@@ -115,7 +116,7 @@ class SGNHT(WordKernel):
 
     def __post_init__(self) -> None:
         if self.adjust:
-            raise NotExact(NO_TEST)
+            raise NotExact(f"{NO_TEST}. Use ggmc.GGMC, or adjust=False")
         require_positive("step_size", self.step_size)
         check_settings(self)
         require_not_negative("friction", self.friction)

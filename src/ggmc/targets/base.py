@@ -9,13 +9,12 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
 
 import torch
 from torch import Tensor
 
 from ggmc.targets.data import Data
-from ggmc.targets.layout import Layout
+from ggmc.targets.layout import Layout, Tree
 
 
 @dataclass(frozen=True)
@@ -27,6 +26,12 @@ class Advice:
         starts: A function of the number of chains, the temperature and a generator that returns first positions
             [chains, d].
         acceptance: The acceptance rate to tune the step size for, between 0 and 1.
+
+    Example:
+        >>> import torch
+        >>> from ggmc.targets import Advice
+        >>> Advice(mass=lambda: torch.ones(3)).acceptance is None
+        True
     """
 
     mass: Callable[[], Tensor | None] | None = None
@@ -86,7 +91,7 @@ class Target(ABC):
         """Rows as the user's named values: [..., d] -> {name: [..., *shape]}."""
 
     @abstractmethod
-    def unconstrain(self, values: Any) -> Tensor:
+    def unconstrain(self, values: Tree) -> Tensor:
         """The user's values as rows: {name: [..., *shape]} -> [..., d]."""
 
     @abstractmethod
@@ -104,7 +109,7 @@ class DataTarget(Target):
     num_data: int
 
     @abstractmethod
-    def batch_potential_and_gradient(self, position: Tensor, batch: Any, weights: Tensor) -> tuple[Tensor, Tensor]:
+    def batch_potential_and_gradient(self, position: Tensor, batch: Tree, weights: Tensor) -> tuple[Tensor, Tensor]:
         """−log prior − Σ weight · log likelihood over each chain's own batch, and its gradient.
 
         Args:
@@ -114,11 +119,11 @@ class DataTarget(Target):
         """
 
     @abstractmethod
-    def batch_hessian_products(self, position: Tensor, batch: Any, weights: Tensor, directions: Tensor) -> Tensor:
+    def batch_hessian_products(self, position: Tensor, batch: Tree, weights: Tensor, directions: Tensor) -> Tensor:
         """The Hessian of the same, times one direction for each row: [chains, d]."""
 
     @abstractmethod
-    def log_likelihoods(self, position: Tensor, data: Any = None) -> Tensor:
+    def log_likelihoods(self, position: Tensor, data: Tree = None) -> Tensor:
         """The log likelihood of each example in each row, [rows, examples] float64; of other data, if given."""
 
     @abstractmethod
@@ -130,15 +135,15 @@ class PredictiveTarget(DataTarget):
     """A target that predicts outcomes for new inputs."""
 
     @abstractmethod
-    def predict(self, rows: Tensor, x: Any, seed: int = 0) -> Any:
+    def predict(self, rows: Tensor, x: Tree, seed: int = 0) -> Tree:
         """The mixture over rows [draws, d] of what is predicted for the inputs x: a `ggmc.Prediction`."""
 
     @abstractmethod
-    def score(self, rows: Tensor, x: Any, y: Any) -> dict[str, float]:
+    def score(self, rows: Tensor, x: Tree, y: Tree) -> dict[str, float]:
         """How good the predictions for x are, given the outcomes y, by name."""
 
     @abstractmethod
-    def prediction_features(self, rows: Tensor, x: Any = None) -> Tensor:
+    def prediction_features(self, rows: Tensor, x: Tree = None) -> Tensor:
         """Predictions in each row as numbers, by which mixing is judged: [rows, features].
 
         Args:

@@ -7,7 +7,6 @@ import math
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any
 
 import torch
 from torch import Tensor
@@ -16,7 +15,7 @@ from torch.fx.experimental.proxy_tensor import make_fx
 from torch.linalg import LinAlgError  # pyright: ignore[reportAttributeAccessIssue]
 from torch.utils._pytree import tree_flatten, tree_leaves, tree_map
 
-from ggmc.targets.layout import Layout
+from ggmc.targets.layout import Layout, Tree
 
 log = logging.getLogger("ggmc")
 
@@ -44,7 +43,7 @@ class OverChains:
     def __init__(self, function: Callable[..., Tensor], layout: Layout, chained: Chained, vectorised: bool | None):
         self._function, self._layout, self._chained = function, layout, chained
         self._vectorised = vectorised
-        self._measured: dict[Any, bool] = {}
+        self._measured: dict[object, bool] = {}
         self._compiled: Compiled | None = None
 
     def compile(self) -> None:
@@ -52,13 +51,13 @@ class OverChains:
         if self._compiled is None:
             self._compiled = Compiled(self._gradient_at_once)
 
-    def __call__(self, position: Tensor, *rest: Any) -> Tensor:
+    def __call__(self, position: Tensor, *rest: Tree) -> Tensor:
         """The function's value in each row; differentiable."""
         if self._is_at_once(False, position, rest):
             return self._at_once(position, *rest)
         return self._one_by_one(position, *rest)
 
-    def with_gradient(self, position: Tensor, *rest: Any) -> tuple[Tensor, Tensor]:
+    def with_gradient(self, position: Tensor, *rest: Tree) -> tuple[Tensor, Tensor]:
         """Its value, and its gradient in each row."""
         if self._compiled is not None:
             try:
@@ -70,16 +69,16 @@ class OverChains:
             return self._gradient_at_once(position, *rest)
         return self._gradient_one_by_one(position, *rest)
 
-    def _at_once(self, position: Tensor, *rest: Any) -> Tensor:
+    def _at_once(self, position: Tensor, *rest: Tree) -> Tensor:
         return torch.func.vmap(self._of_row, in_dims=(0, *self._chained))(position, *rest)
 
-    def _of_row(self, row: Tensor, *rest: Any) -> Tensor:
+    def _of_row(self, row: Tensor, *rest: Tree) -> Tensor:
         return self._function(self._layout.views(row), *rest)
 
-    def _one_by_one(self, position: Tensor, *rest: Any) -> Tensor:
+    def _one_by_one(self, position: Tensor, *rest: Tree) -> Tensor:
         return torch.stack([self._of_row(row, *own) for row, own in self._rows(position, rest)])
 
-    def _gradient_at_once(self, position: Tensor, *rest: Any) -> tuple[Tensor, Tensor]:
+    def _gradient_at_once(self, position: Tensor, *rest: Tree) -> tuple[Tensor, Tensor]:
         position = position.detach().requires_grad_()
         with torch.enable_grad():
             values = self._at_once(position, *rest)
@@ -88,7 +87,7 @@ class OverChains:
             (gradient,) = torch.autograd.grad(values.sum(), position)
         return values.detach(), gradient
 
-    def _gradient_one_by_one(self, position: Tensor, *rest: Any) -> tuple[Tensor, Tensor]:
+    def _gradient_one_by_one(self, position: Tensor, *rest: Tree) -> tuple[Tensor, Tensor]:
         gradient = torch.zeros_like(position)
         values: list[Tensor] = []
         for (row, own), slope in zip(self._rows(position.detach(), rest), gradient, strict=True):
@@ -102,11 +101,11 @@ class OverChains:
             values.append(value.detach())
         return torch.stack(values), gradient
 
-    def _rows(self, position: Tensor, rest: tuple[Any, ...]) -> Iterator[tuple[Tensor, tuple[Any, ...]]]:
+    def _rows(self, position: Tensor, rest: tuple[Tree, ...]) -> Iterator[tuple[Tensor, tuple[Tree, ...]]]:
         for i, row in enumerate(position):
             yield row, tuple(_own(tree, chained, i) for tree, chained in zip(rest, self._chained, strict=True))
 
-    def _is_at_once(self, gradient: bool, position: Tensor, rest: tuple[Any, ...]) -> bool:
+    def _is_at_once(self, gradient: bool, position: Tensor, rest: tuple[Tree, ...]) -> bool:
         if len(position) == 1 or self._vectorised is False:
             return False
         if self._vectorised:
@@ -123,7 +122,7 @@ class OverChains:
 
 
 def can_be_vectorised(
-    what: str, function: Callable[..., Tensor], layout: Layout, row: Tensor, rest: tuple[Any, ...], chained: Chained
+    what: str, function: Callable[..., Tensor], layout: Layout, row: Tensor, rest: tuple[Tree, ...], chained: Chained
 ) -> bool:
     """Whether vmap can run a function of one chain for several; where it cannot, a notice says why.
 
@@ -142,7 +141,7 @@ def can_be_vectorised(
 
 
 def row_by_row_if_singular(
-    function: Callable[..., tuple[Tensor, ...]], position: Tensor, *rest: Any
+    function: Callable[..., tuple[Tensor, ...]], position: Tensor, *rest: Tree
 ) -> tuple[Tensor, ...]:
     """A function of rows, +∞ with no gradient in those rows where its linear algebra fails.
 
@@ -173,11 +172,11 @@ def no_validation() -> Iterator[None]:
         Distribution.set_default_validate_args(before)
 
 
-def _own(tree: Any, chained: int | None, chain: int) -> Any:
+def _own(tree: Tree, chained: int | None, chain: int) -> Tree:
     return tree if chained is None else tree_map(lambda x: x[chain], tree)
 
 
-def _seconds(call: Callable[[], Any]) -> float:
+def _seconds(call: Callable[[], object]) -> float:
     """The quicker of two calls: the first may have to warm up."""
     taken: list[float] = []
     for _ in range(2):
@@ -206,22 +205,22 @@ class Compiled:
         tensor(3.)
     """
 
-    def __init__(self, function: Callable[..., Any]):
+    def __init__(self, function: Callable[..., Tree]):
         self._function = function
-        self._programs: dict[Any, Callable[..., Any]] = {}
+        self._programs: dict[object, Callable[..., Tree]] = {}
 
     @torch.no_grad()
-    def __call__(self, *arguments: Any) -> Any:
+    def __call__(self, *arguments: Tree) -> Tree:
         leaves, form = tree_flatten(arguments)
         key = (form, *((leaf.shape, leaf.dtype, leaf.device) for leaf in leaves if isinstance(leaf, Tensor)))
         if key not in self._programs:
             self._programs[key] = self._compile(arguments)
         return self._programs[key](*arguments)
 
-    def __getstate__(self) -> dict[str, Any]:
+    def __getstate__(self) -> Tree:
         return self.__dict__ | {"_programs": {}}  # a program stays in its process
 
-    def _compile(self, arguments: tuple[Any, ...]) -> Callable[..., Any]:
+    def _compile(self, arguments: tuple[Tree, ...]) -> Callable[..., Tree]:
         log.info("compiling the gradient: some seconds, once for each number of chains and examples")
         try:
             program = torch.compile(make_fx(self._function)(*arguments), dynamic=False)

@@ -22,6 +22,7 @@ from torch.utils.data import DataLoader, IterableDataset, TensorDataset, default
 
 from ggmc import progress
 from ggmc.errors import BadInput
+from ggmc.targets.layout import Tree
 
 IN_MEMORY = 2 * 2**30  # bytes: smaller data sets are read once and kept
 
@@ -44,11 +45,11 @@ class Data(ABC):
     def __len__(self) -> int: ...
 
     @abstractmethod
-    def take(self, indices: Tensor) -> Any:
+    def take(self, indices: Tensor) -> Tree:
         """Examples by number, in any shape: leaves [*indices.shape, ...]."""
 
     @abstractmethod
-    def slice(self, begin: int, end: int) -> Any:
+    def slice(self, begin: int, end: int) -> Tree:
         """Consecutive examples: leaves [end − begin, ...], or fewer at the end of the data."""
 
 
@@ -60,7 +61,7 @@ class InMemory(Data):
         device: Where to keep them.
     """
 
-    def __init__(self, tree: Any, device: torch.device):
+    def __init__(self, tree: Tree, device: torch.device):
         leaves = tree_leaves(tree)
         if not leaves or not all(isinstance(leaf, Tensor) and leaf.dim() > 0 for leaf in leaves):
             kinds = sorted({type(leaf).__name__ for leaf in leaves})
@@ -75,10 +76,10 @@ class InMemory(Data):
     def __len__(self) -> int:
         return self._length
 
-    def take(self, indices: Tensor) -> Any:
+    def take(self, indices: Tensor) -> Tree:
         return tree_map(lambda leaf: leaf[indices], self._tree)
 
-    def slice(self, begin: int, end: int) -> Any:  # views: nothing is copied
+    def slice(self, begin: int, end: int) -> Tree:  # views: nothing is copied
         return tree_map(lambda leaf: leaf[begin:end], self._tree)
 
 
@@ -99,15 +100,15 @@ class OnDemand(Data):
     def __len__(self) -> int:
         return len(self._dataset)
 
-    def take(self, indices: Tensor) -> Any:
+    def take(self, indices: Tensor) -> Tree:
         examples = self._collate([self._dataset[i] for i in indices.flatten().tolist()])
         return tree_map(lambda leaf: leaf.to(self.device).unflatten(0, indices.shape), examples)
 
-    def slice(self, begin: int, end: int) -> Any:
+    def slice(self, begin: int, end: int) -> Tree:
         return self.take(torch.arange(begin, min(end, len(self)), device="cpu"))
 
 
-def as_data(data: Any, device: torch.device) -> Data:
+def as_data(data: Tree, device: torch.device) -> Data:
     """What the user gives as data, as examples by number.
 
     Args:
@@ -154,7 +155,7 @@ def _unsteady_example(dataset: Any, collate: Any) -> int | None:
     return None
 
 
-def _same(a: Any, b: Any) -> bool:
-    if isinstance(a, Tensor):
+def _same(a: object, b: object) -> bool:
+    if isinstance(a, Tensor) and isinstance(b, Tensor):
         return torch.equal(a, b) or torch.allclose(a.double(), b.double(), rtol=0, atol=0, equal_nan=True)
     return a == b

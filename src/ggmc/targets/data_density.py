@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
 
 import torch
 from torch import Tensor
@@ -14,7 +13,7 @@ from ggmc.targets.base import Advice, DataTarget
 from ggmc.targets.batched import OverChains, no_validation
 from ggmc.targets.data import as_data
 from ggmc.targets.density import NamedTarget, check_gradients, check_scalar, check_start, probes
-from ggmc.targets.layout import Constraints, Parameters
+from ggmc.targets.layout import Constraints, Parameters, Tree
 from ggmc.targets.potential import Row, SumOverData, some_examples
 
 
@@ -56,9 +55,9 @@ class DataDensity(NamedTarget, DataTarget):
 
     def __init__(
         self,
-        log_prior: Callable[[Any], Tensor],
-        log_likelihood: Callable[[Any, Any], Tensor],
-        data: Any,
+        log_prior: Callable[[Tree], Tensor],
+        log_likelihood: Callable[[Tree, Tree], Tensor],
+        data: Tree,
         start: Parameters,
         constraints: Constraints = None,
         jitter: float = 1.0,
@@ -94,13 +93,13 @@ class DataDensity(NamedTarget, DataTarget):
     def potential_and_gradient(self, position: Tensor) -> tuple[Tensor, Tensor]:
         return self.data_sum.potential_and_gradient(position)
 
-    def batch_potential_and_gradient(self, position: Tensor, batch: Any, weights: Tensor) -> tuple[Tensor, Tensor]:
+    def batch_potential_and_gradient(self, position: Tensor, batch: Tree, weights: Tensor) -> tuple[Tensor, Tensor]:
         return self.data_sum.batch_potential_and_gradient(position, batch, weights)
 
-    def batch_hessian_products(self, position: Tensor, batch: Any, weights: Tensor, directions: Tensor) -> Tensor:
+    def batch_hessian_products(self, position: Tensor, batch: Tree, weights: Tensor, directions: Tensor) -> Tensor:
         return self.data_sum.batch_hessian_products(position, batch, weights, directions)
 
-    def log_likelihoods(self, position: Tensor, data: Any = None) -> Tensor:
+    def log_likelihoods(self, position: Tensor, data: Tree = None) -> Tensor:
         return self.data_sum.terms(position, None if data is None else as_data(data, self.device))
 
     def rows_at_once(self, examples: int) -> int:
@@ -118,12 +117,12 @@ class DataDensity(NamedTarget, DataTarget):
         values, log_jacobian = self.coordinates.values(free)
         return -(self.log_prior(values).double() + log_jacobian)
 
-    def _terms_of_row(self, free: Row, batch: Any) -> Tensor:
+    def _terms_of_row(self, free: Row, batch: Tree) -> Tensor:
         return self.log_likelihood(self.coordinates.values(free)[0], batch)
 
     # What would go wrong later is refused, or noted, now
 
-    def _check(self, few: Any) -> None:
+    def _check(self, few: Tree) -> None:
         check_scalar("log_prior", self.log_prior, self.coordinates)
         terms, number = self._terms_of_row(self.layout.views(self.start), few), min(4, self.num_data)
         if not isinstance(terms, Tensor):
@@ -144,7 +143,7 @@ class DataDensity(NamedTarget, DataTarget):
             self.coordinates,
         )
 
-    def _not_a_sum(self, few: Any) -> str | None:
+    def _not_a_sum(self, few: Tree) -> str | None:
         """Why U is not a sum over examples of functions of the parameters alone, if it is not."""
         with torch.no_grad():
             for row in probes(self.coordinates):
@@ -153,7 +152,7 @@ class DataDensity(NamedTarget, DataTarget):
                     return reason
         return None
 
-    def _is_random(self, row: Tensor, few: Any) -> str | None:
+    def _is_random(self, row: Tensor, few: Tree) -> str | None:
         terms, *again = (self._terms_of_row(self.layout.views(row), few) for _ in range(4))
         if not terms.isfinite().all() or all(torch.equal(terms, other) for other in again):
             return None
@@ -162,7 +161,7 @@ class DataDensity(NamedTarget, DataTarget):
             "function of the parameters. Use module.eval(), or adjust=False"
         )
 
-    def _is_joint(self, row: Tensor, few: Any) -> str | None:
+    def _is_joint(self, row: Tensor, few: Tree) -> str | None:
         terms = self._terms_of_row(self.layout.views(row), few)
         if self.num_data < 4 or not terms.isfinite().all():
             return None

@@ -1,11 +1,11 @@
-"""Any torch log density as a target, and what targets on named values share."""
+"""Tree torch log density as a target, and what targets on named values share."""
 
 from __future__ import annotations
 
 import logging
 from abc import abstractmethod
 from collections.abc import Callable, Sequence
-from typing import Any, Self
+from typing import Self
 
 import torch
 from torch import Tensor
@@ -13,7 +13,7 @@ from torch import Tensor
 from ggmc.errors import BadInput, require_not_negative
 from ggmc.targets.base import Advice, Target
 from ggmc.targets.batched import OverChains, can_be_vectorised, no_validation, row_by_row_if_singular
-from ggmc.targets.layout import Constraints, Coordinates, Parameters
+from ggmc.targets.layout import Constraints, Coordinates, Parameters, Tree
 
 log = logging.getLogger("ggmc")
 
@@ -118,7 +118,7 @@ class NamedTarget(Target):
 
 
 class Density(NamedTarget):
-    """Any torch log density of one tensor or of a dict of tensors.
+    """Tree torch log density of one tensor or of a dict of tensors.
 
     Args:
         log_prob: The log density of one chain's values, a scalar, up to a constant. It sees values in the form of
@@ -147,7 +147,7 @@ class Density(NamedTarget):
 
     def __init__(
         self,
-        log_prob: Callable[[Any], Tensor],
+        log_prob: Callable[[Tree], Tensor],
         start: Parameters,
         constraints: Constraints = None,
         jitter: float = 1.0,
@@ -195,7 +195,7 @@ def probes(coordinates: Coordinates) -> list[Tensor]:
     return [coordinates.start, coordinates.start + 0.1 * noise]
 
 
-def check_scalar(what: str, function: Callable[[Any], Any], coordinates: Coordinates) -> None:
+def check_scalar(what: str, function: Callable[[Tree], Tree], coordinates: Coordinates) -> None:
     """Refuse a log density that does not return a scalar."""
     result = function(coordinates.values(coordinates.layout.views(coordinates.start))[0])
     if not isinstance(result, Tensor):
@@ -204,7 +204,7 @@ def check_scalar(what: str, function: Callable[[Any], Any], coordinates: Coordin
         raise BadInput(f"{what} must return a scalar, got shape {tuple(result.shape)}: sum its terms")
 
 
-def check_gradients(what: str, function: Callable[[Any], Tensor], coordinates: Coordinates) -> None:
+def check_gradients(what: str, function: Callable[[Tree], Tensor], coordinates: Coordinates) -> None:
     """Refuse a log density that does not depend on all of its parameters, or hides from torch that it does."""
     values = {n: v.detach().requires_grad_() for n, v in coordinates.constrain(coordinates.start).items()}
     result = function(coordinates.as_given(values))

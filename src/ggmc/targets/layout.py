@@ -35,6 +35,11 @@ class Layout:
 
     Args:
         shapes: The shape of each tensor, by name.
+
+    Example:
+        >>> from ggmc.targets import Layout
+        >>> Layout({"weight": (2, 3), "bias": (2,)}).size
+        8
     """
 
     def __init__(self, shapes: Mapping[str, Sequence[int]]):
@@ -84,6 +89,9 @@ class Layout:
 
 
 Value = Tensor | np.ndarray | np.floating[Any] | float
+Tree = Any
+"""Tensors in tuples, lists and dicts, nested as the user likes: data, batches, and values in the form of a start."""
+
 Parameters = Value | Mapping[str, Value]
 """What a user gives as values: one tensor, array or number, or a dict of them by name."""
 Constraints = Constraint | Transform | Mapping[str, Constraint | Transform] | None

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from functools import cached_property
-from typing import Any
 
 import torch
 from torch import Tensor
@@ -19,7 +18,7 @@ from ggmc import progress
 from ggmc.errors import BadInput
 from ggmc.targets.batched import OverChains, can_be_vectorised, no_validation, row_by_row_if_singular
 from ggmc.targets.data import Data
-from ggmc.targets.layout import Layout
+from ggmc.targets.layout import Layout, Tree
 
 CHUNK_MEMORY = 64 * 2**20  # bytes on a CPU, where larger chunks are slower; on a GPU, a quarter of what is free
 CHUNKS_TO_STOP_AT = 20  # a sum that may stop early is checked about this often ...
@@ -60,7 +59,7 @@ class SumOverData:
     def __init__(
         self,
         prior_of_row: Callable[[Row], Tensor],
-        terms_of_row: Callable[[Row, Any], Tensor],
+        terms_of_row: Callable[[Row, Tree], Tensor],
         layout: Layout,
         start: Tensor,
         data: Data,
@@ -126,13 +125,13 @@ class SumOverData:
 
     # Over each chain's own batch
 
-    def batch_potential_and_gradient(self, position: Tensor, batch: Any, weights: Tensor) -> tuple[Tensor, Tensor]:
+    def batch_potential_and_gradient(self, position: Tensor, batch: Tree, weights: Tensor) -> tuple[Tensor, Tensor]:
         """−log prior − Σ weight · term over each chain's own batch, leaves [chains, size, ...], and its gradient."""
         with no_validation():
             potential, gradient = row_by_row_if_singular(self._batch.with_gradient, position, batch, weights)
             return self._reduce(potential), self._reduce(gradient)
 
-    def batch_hessian_products(self, position: Tensor, batch: Any, weights: Tensor, directions: Tensor) -> Tensor:
+    def batch_hessian_products(self, position: Tensor, batch: Tree, weights: Tensor, directions: Tensor) -> Tensor:
         """The Hessian of the same, times one direction for each row: [chains, d]."""
         position = position.detach().requires_grad_()
         with no_validation(), torch.enable_grad():
@@ -193,7 +192,7 @@ class SumOverData:
             part = self._part
         return self._reduce(potential), self._reduce(gradient)
 
-    def _chunks(self, chains: int, may_stop: bool = False) -> Iterator[tuple[Any, int]]:
+    def _chunks(self, chains: int, may_stop: bool = False) -> Iterator[tuple[Tree, int]]:
         """The data in consecutive chunks, each with the number of examples that come after it."""
         number = len(self.data)
         size = self.rows_at_once(chains)
@@ -204,19 +203,19 @@ class SumOverData:
 
     # For one row
 
-    def _chunk_of_row(self, free: Row, chunk: Any) -> Tensor:
+    def _chunk_of_row(self, free: Row, chunk: Tree) -> Tensor:
         """A chunk's part of U, and its largest term."""
         terms = self._terms_of_row(free, chunk).double()
         return torch.stack([-terms.sum(), terms.detach().max()])
 
-    def _part_of_row(self, free: Row, chunk: Any) -> Tensor:
+    def _part_of_row(self, free: Row, chunk: Tree) -> Tensor:
         return self._chunk_of_row(free, chunk)[0]
 
-    def _first_of_row(self, free: Row, chunk: Any) -> Tensor:
+    def _first_of_row(self, free: Row, chunk: Tree) -> Tensor:
         """The first chunk's part, with the prior's: small data need no second pass for it."""
         return self._prior_of_row(free) + self._part_of_row(free, chunk)
 
-    def _batch_of_row(self, free: Row, batch: Any, weights: Tensor) -> Tensor:
+    def _batch_of_row(self, free: Row, batch: Tree, weights: Tensor) -> Tensor:
         return self._prior_of_row(free) - (weights * self._terms_of_row(free, batch)).sum()
 
     # Memory
@@ -229,7 +228,7 @@ class SumOverData:
         """Asked once: chunks of changing size would be compiled again and again."""
         return torch.cuda.mem_get_info(self.data.device)[0]
 
-    def _bytes_per_example(self, layout: Layout, start: Tensor, few: Any) -> float:
+    def _bytes_per_example(self, layout: Layout, start: Tensor, few: Tree) -> float:
         """What autograd keeps for each example of one chain: the memory that a chunk needs."""
         if len(self.data) < 4:
             return 64.0
@@ -252,7 +251,7 @@ class SumOverData:
         return max(64.0, (bytes_for(4) - bytes_for(2)) / 2)
 
 
-def some_examples(data: Data) -> Any:
+def some_examples(data: Data) -> Tree:
     """Four examples from the first to the last, or all of fewer."""
     number = min(4, len(data))
     return data.take(torch.arange(number, device=data.device) * (len(data) - 1) // max(1, number - 1))

@@ -71,14 +71,14 @@ def inference_data(trace: Trace, log_likelihood: bool = False) -> Any:
 
 def stored_attributes(trace: Trace) -> dict[str, Any]:
     """What is stored with the draws: library and versions, the kernel as JSON, and the trace's own attributes."""
-    from ggmc import __version__
+    from importlib.metadata import version
 
     settings = kernels.to_dict(trace.kernel)
     if len(json.dumps(settings["mass"])) > LARGEST_STORED_MASS:
         settings["mass"] = f"{type(trace.kernel.mass).__name__}, too large to be stored as text"
     own = {
         "inference_library": "ggmc",
-        "inference_library_version": __version__,
+        "inference_library_version": version("ggmc"),
         "torch_version": str(torch.__version__),
         "kernel": json.dumps(settings, allow_nan=False),
     }

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
@@ -12,6 +12,7 @@ from torch import Tensor
 
 from ggmc.errors import BadInput, require_count
 from ggmc.targets.base import DataTarget, PredictiveTarget, Target
+from ggmc.targets.layout import Tree
 from ggmc.trace.arviz import datatree, inference_data
 from ggmc.trace.store import Store
 
@@ -51,13 +52,13 @@ class Trace:
         store: Store,
         kernel: Kernel,
         target: Target | None,
-        attributes: dict[str, Any] | None = None,
+        attributes: dict[str, Tree] | None = None,
         warnings: list[str] | None = None,
     ):
         self.store = store
         self.kernel = kernel
         self._target = target
-        self.attributes: dict[str, Any] = {} if attributes is None else attributes
+        self.attributes: dict[str, Tree] = {} if attributes is None else attributes
         self.warnings: list[str] = [] if warnings is None else warnings
 
     @property
@@ -152,7 +153,7 @@ class Trace:
 
     # What the target says of the draws
 
-    def predict(self, x: Any, thin: int = 1, seed: int = 0) -> Prediction:
+    def predict(self, x: Tree, thin: int = 1, seed: int = 0) -> Prediction:
         """What is predicted for new inputs, averaged over the draws.
 
         Args:
@@ -173,7 +174,7 @@ class Trace:
         """
         return self._predictive().predict(self.stacked_rows(thin), x, seed)
 
-    def score(self, x: Any, y: Any, thin: int = 1) -> dict[str, float]:
+    def score(self, x: Tree, y: Tree, thin: int = 1) -> dict[str, float]:
         """How good the predictions for x are.
 
         Args:
@@ -187,7 +188,7 @@ class Trace:
         """
         return self._predictive().score(self.stacked_rows(thin), x, y)
 
-    def predictive_summary(self, x: Any, **options: Any) -> Any:
+    def predictive_summary(self, x: Tree, **options: Tree) -> Tree:
         """ArviZ's table of the predictions at x, with R̂ and effective draws.
 
         A network's chains can be compared by their predictions, although not by their weights.
@@ -204,7 +205,7 @@ class Trace:
         features = self._by_chain(self._predictive().prediction_features(self.stacked_rows(), x))
         return arviz.summary({"prediction": features}, **options)
 
-    def log_likelihood(self, data: Any = None, thin: int = 1) -> np.ndarray:
+    def log_likelihood(self, data: Tree = None, thin: int = 1) -> np.ndarray:
         """The log likelihood of each example under each draw.
 
         Args:
@@ -219,7 +220,7 @@ class Trace:
             raise BadInput(f"log likelihoods need a target such as ggmc.DataDensity, got {target!r}")
         return self._by_chain(target.log_likelihoods(self.stacked_rows(thin), data))
 
-    def temperatures(self, draws: int = 50, level: float = 0.95) -> Any:
+    def temperatures(self, draws: int = 50, level: float = 0.95) -> Tree:
         """Kinetic and configurational temperature with their intervals, overall and for each tensor.
 
         In equilibrium both are the kernel's temperature.
@@ -245,7 +246,7 @@ class Trace:
         """
         return datatree(self, log_likelihood)
 
-    def to_arviz(self, log_likelihood: bool = False) -> Any:
+    def to_arviz(self, log_likelihood: bool = False) -> Tree:
         """What the installed ArviZ works with: InferenceData before ArviZ 1.0, a DataTree from then on.
 
         Args:
@@ -253,7 +254,7 @@ class Trace:
         """
         return inference_data(self, log_likelihood)
 
-    def summary(self, **options: Any) -> Any:
+    def summary(self, **options: Tree) -> Tree:
         """ArviZ's table of every parameter: mean, sd, interval, Monte Carlo errors, effective draws and R̂.
 
         Args:
@@ -270,7 +271,7 @@ class Trace:
         what = f"{self.positions.shape[-1]} numbers" if self.target is None else ", ".join(self.target.layout.shapes)
         return f"Trace({self.num_chains} chains × {self.num_draws} draws of {what}; {self.kernel})"
 
-    def __getstate__(self) -> dict[str, Any]:
+    def __getstate__(self) -> dict[str, Tree]:
         """What pickle keeps: not what can be read or computed again."""
         return {name: value for name, value in vars(self).items() if name not in ("positions", "stats", "draws")}
 

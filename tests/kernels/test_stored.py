@@ -1,0 +1,121 @@
+"""Kernels as plain values and back; a user's own parts are known by their full names and never taken for ours."""
+
+from __future__ import annotations
+
+import json
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+import torch
+
+import ggmc
+from ggmc.dynamics.schedule import Along, Cosine, Cyclical, Drops, Over, ThereAndBack
+from ggmc.errors import BadInput
+from ggmc.guides import GradientField, Guide
+from ggmc.kernels import from_dict, to_dict
+from ggmc.targets.base import Target
+
+F64 = torch.float64
+
+
+def by_way_of_json(kernel: Any) -> Any:
+    return from_dict(json.loads(json.dumps(to_dict(kernel), allow_nan=False)))
+
+
+@pytest.mark.parametrize(
+    "kernel",
+    [
+        ggmc.GGMC(),
+        ggmc.GGMC(0.1, math.inf, steps="2 sweeps", guide=ggmc.Minibatch("auto").with_size(10), mass=[1.0, 2.0]),
+        ggmc.GGMC(0.1, along=Along(ThereAndBack(Cosine(0.2)), either_way=True), over=Over(5, Cyclical(2))),
+        ggmc.GGMC(0.1, along=Along(ThereAndBack(Drops((0.1, 0.5, 0.7))))),
+        ggmc.GGMC(mass="dense", guide=ggmc.ControlVariate(10, "iid", "diagonal")),
+        ggmc.SGNHT(0.1, thermal_mass=3.0),
+    ],
+    ids=str,
+)
+def test_what_comes_back_is_the_same(kernel: Any) -> None:
+    again = by_way_of_json(kernel)
+    assert again == kernel
+    assert type(again) is type(kernel)
+    assert repr(again.guide) == repr(kernel.guide)
+
+
+def test_what_was_left_open_stays_open() -> None:
+    again = by_way_of_json(ggmc.GGMC(guide=ggmc.Minibatch(10)))
+    assert (again.step_size, again.steps, again.scheme, again.mass) == (None, None, None, None)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_a_mass_keeps_every_digit(dtype: torch.dtype) -> None:
+    mass = torch.tensor([1 / 3, math.pi, 1e-7], dtype=dtype)
+    again = by_way_of_json(ggmc.GGMC(0.1, mass=mass))
+    assert again.mass.dtype == dtype
+    assert torch.equal(again.mass, mass)
+
+
+def test_unknown_kernels_are_refused() -> None:
+    with pytest.raises(BadInput, match="unknown kernel 'NUTS'"):
+        from_dict({"kernel": "NUTS"})
+    with pytest.raises(BadInput, match="unknown kernel None"):
+        from_dict({"step_size": 0.1})
+
+
+def test_unknown_guides_are_refused() -> None:
+    plain = to_dict(ggmc.HMC(0.1, 2))
+    with pytest.raises(BadInput, match="unknown guide or schedule 'Oracle'"):
+        from_dict(plain | {"guide": {"type": "Oracle"}})
+
+
+# A user's classes with names of ours
+
+
+@dataclass(frozen=True)
+class Exact(Guide):
+    """The user's, which halves every gradient."""
+
+    share: float = 0.5
+
+    def bind(self, target: Target) -> GradientField:
+        raise NotImplementedError
+
+
+@dataclass(frozen=True)
+class Flat:
+    """The user's, which is not flat."""
+
+    def __call__(self, along: float) -> float:
+        return 1.0 + (along - 0.5) ** 2
+
+
+@dataclass(frozen=True, eq=False)
+class MALA(ggmc.MALA):
+    """The user's."""
+
+
+@pytest.mark.parametrize(
+    ("kernel", "name"),
+    [
+        (ggmc.GGMC(0.1, guide=Exact()), "Exact"),
+        (ggmc.GGMC(0.1, along=Along(Flat())), "Flat"),
+        (MALA(0.1), "MALA"),
+    ],
+    ids=["guide", "schedule", "kernel"],
+)
+def test_a_users_class_with_a_name_of_ours_is_not_taken_for_ours(kernel: Any, name: str) -> None:
+    text = json.dumps(to_dict(kernel))
+    assert f'"{__name__}.{name}"' in text
+    with pytest.raises(BadInput, match=rf"unknown .* '{__name__}\.{name}'"):
+        from_dict(json.loads(text))
+
+
+def test_a_users_functions_and_orders_are_named() -> None:
+    def slower(along: float) -> float:
+        return 1.0
+
+    plain = to_dict(ggmc.GGMC(0.1, along=Along(slower)))
+    assert plain["along"]["step_size"]["type"].endswith("slower")
+    order = ggmc.CustomOrder(lambda entries, batches, generator: [0] * entries, reversible=True)
+    assert "CustomOrder" in json.dumps(to_dict(ggmc.GGMC(0.1, guide=ggmc.Minibatch(10, order))))
