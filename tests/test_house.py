@@ -1,12 +1,17 @@
-"""The house itself: imports go down only, files can be read in one sitting, nothing probes what an interface declares."""
+"""The house itself: imports go down only, files are short, interfaces are asked and not probed, names documented."""
 
 from __future__ import annotations
 
 import ast
+import dataclasses
+import inspect
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+
+import ggmc
+from ggmc import guides, kernels, targets, trace
 
 ROOT = Path(__file__).parent.parent
 SOURCE = ROOT / "src" / "ggmc"
@@ -76,7 +81,7 @@ def calls(name: str) -> list[str]:
     return found
 
 
-USERS_OWN = ("layer", "transform", "dataset", "data", "value", "given", "thing", "function")
+USERS_OWN = ("layer", "transform", "data", "given", "draw_one", "log_likelihood")
 """Names under which the user's own objects are asked what they are."""
 
 
@@ -95,3 +100,38 @@ def test_tests_do_not_import_tests() -> None:
         for node in ast.walk(ast.parse(path.read_text())):
             if isinstance(node, ast.ImportFrom) and node.module and node.module.startswith("tests."):
                 assert node.module.startswith("tests.support"), f"{path}: {node.module}"
+
+
+def public() -> Iterator[tuple[str, object]]:
+    """Everything a user meets: the names of `ggmc`, of its public modules, and of the rooms that can be extended."""
+    rooms = [ggmc, ggmc.likelihoods, ggmc.priors, ggmc.nets, ggmc.metrics, ggmc.optim, guides, kernels, targets, trace]
+    for module in rooms:
+        for name in module.__all__:
+            thing = vars(module)[name]
+            if inspect.isclass(thing) or inspect.isfunction(thing):
+                yield f"{module.__name__}.{name}", thing
+    for name, thing in vars(ggmc.schedule).items():
+        if dataclasses.is_dataclass(thing) and inspect.isclass(thing):
+            yield f"ggmc.schedule.{name}", thing
+
+
+PUBLIC = dict(public())
+
+
+@pytest.mark.parametrize("name", PUBLIC)
+def test_public_names_are_documented(name: str) -> None:
+    thing = PUBLIC[name]
+    documentation = inspect.getdoc(thing) or ""
+    assert documentation
+    arguments = [
+        parameter
+        for parameter in inspect.signature(thing).parameters.values()  # pyright: ignore[reportArgumentType]
+        if parameter.name != "self" and parameter.kind is not parameter.VAR_KEYWORD
+    ]
+    fields = inspect.isclass(thing) and issubclass(thing, tuple)  # a result, whose fields say what they are
+    if arguments and not fields and not inspect.isabstract(thing):
+        assert "Args:" in documentation
+        for parameter in arguments:
+            assert f"{parameter.name}:" in documentation, parameter.name
+    if not fields and not inspect.isabstract(thing) and thing.__module__.startswith("ggmc"):  # pyright: ignore
+        assert ">>>" in documentation

@@ -11,6 +11,7 @@ from ggmc.guides import ControlVariate, Exact, Minibatch, Surrogate
 from ggmc.guides.orders import CustomOrder
 from ggmc.kernels import AMAGOLD, GGMC, HMC, MALA, MALT, SGHMC, SGLD, SGNHT
 from ggmc.kernels.retrace import retrace
+from ggmc.sampling import tensorboard
 from ggmc.sampling.sample import sample
 from ggmc.sampling.temperature_sweep import tempering
 from ggmc.targets.data_density import DataDensity
@@ -51,5 +52,6 @@ __all__ = [
     "sample",
     "schedule",
     "tempering",
+    "tensorboard",
     "to_learning_rate",
 ]

@@ -121,6 +121,7 @@ def test_one_input_at_a_time(likelihood: Any, number: int) -> None:
     target = ggmc.Posterior(Flat(), likelihood, NORMAL, X, y)
     found = target.prior_predictive(torch.randn(number, 2), draws=7)
     assert found.mean.shape == (number,)
+    assert found.outcomes is not None
     assert found.outcomes.shape == (7, number)
 
 
@@ -168,6 +169,7 @@ def test_class_predictions() -> None:
     )
     prediction = trace.predict(x)
     assert prediction.probabilities is not None
+    assert isinstance(trace.target, ggmc.Posterior)
     outputs = trace.target.outputs(trace.rows().flatten(0, 1), x).double().softmax(-1).numpy()
     assert np.allclose(prediction.probabilities, outputs.mean(0), atol=1e-6)
     entropy = -(outputs * np.log(outputs)).sum(-1).mean(0)

@@ -145,6 +145,7 @@ def test_lopsided_schedules_can_be_tuned_where_nothing_is_tested() -> None:
     for options in ({"along": Along(Cosine(0.1))}, {"over": Over(5, temperature=Cosine(0.5))}):
         kernel = ggmc.GGMC(adjust=False, **options)  # pyright: ignore[reportArgumentType]
         trace = ggmc.sample(target(), kernel, draws=20, warmup=60, progress=False)
+        assert trace.kernel.step_size is not None
         assert trace.kernel.step_size > 0
 
 

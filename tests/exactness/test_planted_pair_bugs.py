@@ -82,7 +82,9 @@ def test_a_schedule_over_the_run_that_changes_the_friction_of_the_ends(monkeypat
     change = Parameters.change
 
     def also(self: Parameters, **changes: Any) -> Parameters:
-        return change(self, **changes | ({"friction": self.friction * 2} if "step_size" in changes else {}))
+        if "step_size" in changes:
+            changes["friction"] = self.friction * 2
+        return change(self, **changes)
 
     monkeypatch.setattr(Parameters, "change", also)
     assert not caught()

@@ -65,6 +65,7 @@ def test_chunks_and_minibatches_are_compiled(monkeypatch: pytest.MonkeyPatch) ->
     rows = target.starts(2, torch.Generator().manual_seed(0)) + 0.1
     field = ggmc.Minibatch(20, "epoch").bind(target)
     tape = field.tape(3, 2, torch.Generator().manual_seed(0))
+    assert tape is not None
     expected = [target.potential_and_gradient(rows)[1], *(field(rows, entry)[0] for entry in tape)]
     monkeypatch.setattr(potential, "CHUNK_MEMORY", target.data_sum.example_bytes * 2 * 30)
     seen = compilations(monkeypatch)

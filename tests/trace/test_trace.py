@@ -231,6 +231,8 @@ def test_statistics_agree_with_each_other() -> None:
     np.testing.assert_allclose(s["log_accept"], -s["energy_error"])
     np.testing.assert_allclose(s["acceptance_rate"], np.minimum(1, np.exp(s["log_accept"])))
     assert (s["step_size"] == trace.kernel.step_size).all()
+    assert isinstance(trace.kernel, ggmc.GGMC)
+    assert isinstance(trace.kernel.steps, tuple)
     low, high = trace.kernel.steps
     assert set(np.unique(s["n_steps"])) == set(range(low, high + 1))
     assert (s["n_steps"] == s["n_steps"][:1]).all()

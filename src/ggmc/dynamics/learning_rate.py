@@ -16,6 +16,15 @@ from ggmc.errors import BadInput, require_count, require_not_negative, require_p
 def from_learning_rate(lr: float, momentum: float, num_data: int, *, euler: bool = False) -> tuple[float, float]:
     """Learning rate and momentum as (step_size, friction).
 
+    Args:
+        lr: ℓ, the learning rate of SGD on the mean loss.
+        momentum: β, between 0 and 1.
+        num_data: N, the number of examples.
+        euler: Whether β = 1 − γh, as for SGHMC, in place of e^(−γh).
+
+    Returns:
+        h and γ.
+
     Example:
         >>> import ggmc
         >>> step_size, friction = ggmc.from_learning_rate(lr=0.01, momentum=0.9, num_data=50_000)
@@ -32,7 +41,16 @@ def from_learning_rate(lr: float, momentum: float, num_data: int, *, euler: bool
 
 
 def to_learning_rate(step_size: float, friction: float, num_data: int, *, euler: bool = False) -> tuple[float, float]:
-    """Step size and friction as (lr, momentum): the way back.
+    """Step size and friction as (lr, momentum): the inverse of `from_learning_rate`.
+
+    Args:
+        step_size: h.
+        friction: γ.
+        num_data: N, the number of examples.
+        euler: Whether β = 1 − γh, as for SGHMC, in place of e^(−γh).
+
+    Returns:
+        ℓ and β.
 
     Example:
         >>> import ggmc

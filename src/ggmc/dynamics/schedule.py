@@ -25,7 +25,13 @@ from ggmc.errors import BadInput, require_count
 
 
 class Schedule(Protocol):
-    """Factors as a function of how far along one is, from 0 to 1."""
+    """Factors as a function of how far along one is, from 0 to 1: any function will do.
+
+    Example:
+        >>> from ggmc import schedule
+        >>> schedule.Over(period=2, step_size=lambda along: 1.0 - along / 2).at(0)
+        (0.875, 1.0)
+    """
 
     def __call__(self, along: float, /) -> float: ...
 
@@ -48,6 +54,9 @@ class Flat:
 class Cosine:
     """From 1 down to `low` along half a cosine.
 
+    Args:
+        low: The factor at the end.
+
     Example:
         >>> from ggmc.dynamics import schedule
         >>> [round(schedule.Cosine()(along), 2) for along in (0.0, 0.5, 1.0)]
@@ -62,7 +71,11 @@ class Cosine:
 
 @dataclass(frozen=True)
 class Drops:
-    """A step function: multiplied by `factor` at each of the places `at`.
+    """A step function.
+
+    Args:
+        at: Places between 0 and 1.
+        factor: By which the schedule is multiplied at each of them.
 
     Example:
         >>> from ggmc.dynamics import schedule
@@ -79,8 +92,11 @@ class Drops:
 
 @dataclass(frozen=True)
 class Cyclical:
-    """Another schedule, `cycles` times over: with `Cosine`, cyclical SG-MCMC; with `ThereAndBack(Cosine())`, its
-    correctable form.
+    """Another schedule several times over: with `Cosine`, cyclical SG-MCMC; with `ThereAndBack`, its correctable form.
+
+    Args:
+        cycles: How many times.
+        of: The schedule.
 
     Example:
         >>> from ggmc.dynamics import schedule
@@ -98,6 +114,9 @@ class Cyclical:
 @dataclass(frozen=True)
 class ThereAndBack:
     """Another schedule backwards and then forwards, which reads the same backwards: from low to high to low.
+
+    Args:
+        of: The schedule.
 
     Example:
         >>> from ggmc.dynamics import schedule
@@ -125,6 +144,11 @@ class Factors(NamedTuple):
 class Along:
     """How step size and temperature change from step to step of one trajectory.
 
+    Args:
+        step_size: Factors of the step size.
+        temperature: Factors of the noise's temperature.
+        either_way: Whether each trajectory follows the schedule forwards or backwards, with probability one half each.
+
     Example:
         >>> import ggmc
         >>> from ggmc.dynamics import schedule
@@ -136,7 +160,6 @@ class Along:
     step_size: Schedule = Flat()
     temperature: Schedule = Flat()
     either_way: bool = False
-    """Travel the schedule forwards or backwards, with probability one half each."""
 
     def factors(self, steps: int) -> Factors:
         """The factors at the middle of each step."""
@@ -172,6 +195,11 @@ class Along:
 @dataclass(frozen=True)
 class Over:
     """How step size and temperature change from one trajectory to the next, over and over with a period.
+
+    Args:
+        period: Trajectories after which the schedule starts again.
+        step_size: Factors of the step size.
+        temperature: Factors of the temperature; only without the Metropolis test.
 
     Example:
         >>> from ggmc.dynamics import schedule

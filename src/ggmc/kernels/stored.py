@@ -51,6 +51,11 @@ def from_dict(plain: dict[str, Any]) -> Kernel:
 
     Args:
         plain: From `to_dict`, perhaps by way of JSON. Kernels and parts of the user's own are refused.
+
+    Example:
+        >>> from ggmc.kernels import from_dict
+        >>> from_dict({"kernel": "MALA", "step_size": 0.1}).step_size
+        0.1
     """
     settings = {name: _unplain(value) for name, value in plain.items()}
     name = settings.pop("kernel", None)

@@ -47,6 +47,11 @@ class Program:
         not_testable: Why no Metropolis test applies, beyond what the word tells; None if one does.
         variables: The kernel's own variables: name and first value, as a function of the positions [chains, d].
         statistics: The kernel's own statistics of a state by name, [chains, ...] each, stored in the trace.
+
+    Example:
+        >>> from ggmc.kernels import Program
+        >>> Program("O(BAB)O", friction=1.0, steps=10).word
+        'O(BAB)O'
     """
 
     word: str
@@ -83,6 +88,16 @@ class WordSampler(Sampler):
         program: The rest.
         target: What is sampled.
         field: The guide, bound.
+
+    Example:
+        >>> import torch, ggmc
+        >>> target = ggmc.Density(lambda x: -(x**2).sum() / 2, torch.zeros(1, dtype=torch.float64))
+        >>> kernel = ggmc.HMC(0.1, steps=5)
+        >>> sampler = kernel.sampler(target, kernel.guide.bind(target))
+        >>> generator = torch.Generator().manual_seed(0)
+        >>> state, info = sampler.step(sampler.init(torch.zeros(2, 1), generator), sampler.parameters, generator)
+        >>> info.steps
+        5
     """
 
     def __init__(self, kernel: WordKernel, program: Program, target: Target, field: GradientField):

@@ -109,7 +109,7 @@ class Chains:
 
     def remarks(self) -> list[str]:
         """What a reader of the draws should know about how they were made."""
-        return [*self.warmup.remarks, *(self.warmup.sampler if self._sampler is None else self._sampler).remarks]
+        return [*self.warmup.learnt.remarks, *(self.warmup.sampler if self._sampler is None else self._sampler).remarks]
 
     def state_dict(self) -> dict[str, Any]:
         """A snapshot of everything needed to go on, as plain tensors and numbers."""

@@ -102,7 +102,7 @@ def sample(
             "seed": seed,
             "tuning_steps": warmup,
             "dtype": str(target.dtype).removeprefix("torch."),
-        } | run.warmup.notes
+        } | run.warmup.learnt.notes
         return Trace(store, run.kernel, target, attributes)
 
     number = threads_for(run.warmup.field, run.state.position)

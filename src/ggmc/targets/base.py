@@ -26,6 +26,12 @@ class Advice:
         starts: A function of the number of chains, the temperature and a generator that returns first positions
             [chains, d].
         acceptance: The acceptance rate to tune the step size for, between 0 and 1.
+
+    Example:
+        >>> import torch
+        >>> from ggmc.targets import Advice
+        >>> Advice(mass=lambda: torch.ones(3)).acceptance is None
+        True
     """
 
     mass: Callable[[], Tensor | None] | None = None

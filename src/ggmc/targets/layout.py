@@ -35,6 +35,11 @@ class Layout:
 
     Args:
         shapes: The shape of each tensor, by name.
+
+    Example:
+        >>> from ggmc.targets import Layout
+        >>> Layout({"weight": (2, 3), "bias": (2,)}).size
+        8
     """
 
     def __init__(self, shapes: Mapping[str, Sequence[int]]):

@@ -21,6 +21,11 @@ def from_pyro(model: Callable[..., Any], *args: Any, **kwargs: Any) -> Density:
 
     Sites must be continuous and observed data fixed: discrete latents and subsampling plates are refused.
 
+    Args:
+        model: A Pyro model.
+        args: Its arguments.
+        kwargs: Its keyword arguments.
+
     Example:
         >>> import pyro, pyro.distributions as dist, torch, ggmc
         >>> def model(y):

@@ -8,7 +8,7 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from ggmc.dynamics.mass import Dense, Diagonal, Mass
+from ggmc.dynamics.mass import Dense, Diagonal, Mass, MassLike, is_kind
 from ggmc.errors import BadInput
 from ggmc.targets.base import Target
 
@@ -18,12 +18,27 @@ DRAWS_PER_PARAMETER = 10  # a dense mass from fewer draws than this costs more i
 ENOUGH_DRAWS_PER_PARAMETER = 4  # effective ones; with fewer, a window's covariance is shrunk towards its diagonal ...
 SHRINKAGE = 5.0  # ... which then counts for this many draws
 LARGEST_DENSE = 256  # beyond this a dense product per step outweighs most gradients
-LARGEST_LEARNT = 256  # with more parameters, a target that knows a mass is believed: chains rarely settle so soon
 
 
 def suitable_kind(parameters: int, draws: int) -> Kind:
     """Dense where the last window will hold enough draws to know it."""
     return "dense" if parameters <= LARGEST_DENSE and draws >= DRAWS_PER_PARAMETER * parameters else "diagonal"
+
+
+def kind_to_learn(wanted: MassLike, known: bool, parameters: int, draws: int) -> Kind | None:
+    """The kind of mass that is found from the chains' positions, or None.
+
+    Args:
+        wanted: The kernel's mass: as given, the name of a kind, or None for the one that suits.
+        known: Whether the guide or the target knew one.
+        parameters: d.
+        draws: That the last window will hold, of all chains.
+    """
+    if wanted is None and not known:
+        return suitable_kind(parameters, draws)
+    if is_kind(wanted) and wanted in ("diagonal", "dense"):
+        return "dense" if wanted == "dense" else "diagonal"
+    return None
 
 
 def per_tensor(target: Target, position: Tensor) -> Mass:

@@ -5,8 +5,13 @@ their covariance Σ, in d dimensions at temperature T,
 
     log mass ≈ −Ū/T + ½ log det Σ + constant,
 
-which is exact for a Gaussian region. Potential alone would not do: a wide mode lies higher than a narrow one, and holds
-more. Modes of comparable mass are left as they are: that the chains disagree about them is for R̂ to show.
+which is exact for a Gaussian region. Potential alone would not do: a wide mode lies higher than a narrow one, and may
+hold more. A chain that mixes slowly has seen only a part of its region, but gradients tell the width of the whole:
+E[g²] = T·E[∂²U] for each coordinate, so that −½ Σ log(E[g²]/T) is a second estimate of ½ log det Σ, too small where
+coordinates are correlated. The larger of the two counts.
+
+Modes of comparable mass are left as they are: that the chains disagree about them is for R̂ to show. So are chains whose
+potential is still falling: they are on their way.
 """
 
 from __future__ import annotations
@@ -14,6 +19,7 @@ from __future__ import annotations
 import logging
 import math
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -25,6 +31,7 @@ log = logging.getLogger("ggmc")
 LEAST, PER_ROOT_DIMENSION = 10.0, 5.0  # by how much less log mass than the others a chain counts as stuck
 LARGEST_DENSE = 64  # dimensions; beyond it, and with few draws, the covariance is taken to be diagonal
 DRAWS_PER_DIMENSION = 3
+EULER = 0.5772156649015329
 
 
 @dataclass
@@ -48,14 +55,18 @@ class ChainMoments:
         """Nothing seen yet, of positions like these [chains, d]."""
         zeros = torch.zeros(like.shape, dtype=torch.float64, device=like.device)
         dense = like.shape[1] <= LARGEST_DENSE
-        return cls(0, zeros[:, 0].clone(), zeros, torch.diag_embed(zeros) if dense else zeros.clone())
+        return cls(0, zeros[:, 0].clone(), zeros, torch.diag_embed(zeros) if dense else zeros)
 
-    def add(self, state: State) -> None:
-        """One draw of every chain: Welford's update."""
-        assert state.potential is not None
+    def add(self, position: Tensor, potential: Tensor) -> None:
+        """One draw of every chain: Welford's update.
+
+        Args:
+            position: Where the chains are, [chains, d].
+            potential: U at the position, [chains].
+        """
         self.count += 1
-        rows = state.position.double()
-        self.potential = self.potential + (state.potential - self.potential) / self.count
+        rows = position.double()
+        self.potential = self.potential + (potential - self.potential) / self.count
         before = rows - self.mean
         self.mean = self.mean + before / self.count
         after = rows - self.mean
@@ -66,13 +77,40 @@ class ChainMoments:
         """The same, in memory of its own."""
         return ChainMoments(self.count, *(x.to(device, copy=True) for x in (self.potential, self.mean, self.scatter)))
 
-    def log_mass(self, temperature: float) -> Tensor:
-        """The estimate above, up to a constant: [chains]; −∞ for a chain that did not move."""
-        scatter, d = self.scatter / max(1, self.count - 1), self.mean.shape[1]
-        if scatter.dim() == 3 and self.count < DRAWS_PER_DIMENSION * d:
-            scatter = scatter.diagonal(dim1=1, dim2=2)
-        volume = torch.linalg.slogdet(scatter)[1] if scatter.dim() == 3 else scatter.log().sum(1)
-        return (-self.potential / temperature + volume / 2).nan_to_num(-torch.inf, -torch.inf, -torch.inf)
+    def log_mass(self, gradient: Tensor, temperature: float) -> Tensor:
+        """The estimate above, up to a constant: [chains].
+
+        Args:
+            gradient: ∇U where the chains are now, [chains, d].
+            temperature: T.
+        """
+        volume = torch.maximum(self._explored_log_volume(), _log_volume_from(gradient, temperature))
+        return (-self.potential / temperature + volume).nan_to_num(-torch.inf, torch.inf, -torch.inf)
+
+    def _explored_log_volume(self) -> Tensor:
+        """½ log det Σ, [chains]; −∞ for a chain that did not move."""
+        covariance, d = self.scatter / max(1, self.count - 1), self.mean.shape[1]
+        if covariance.dim() == 3 and self.count < DRAWS_PER_DIMENSION * d:
+            covariance = covariance.diagonal(dim1=1, dim2=2)
+        log_det = torch.linalg.slogdet(covariance)[1] if covariance.dim() == 3 else covariance.log().sum(1)
+        return (log_det / 2).nan_to_num(-torch.inf, torch.inf, -torch.inf)
+
+
+def _log_volume_from(gradient: Tensor, temperature: float) -> Tensor:
+    """½ log det Σ from one gradient of each chain, [chains]; E[log χ²₁] = −γ − log 2 is what one draw is low by."""
+    one_draw = EULER + math.log(2.0)
+    return -((gradient.double() ** 2 / temperature).log() + one_draw).sum(1) / 2
+
+
+class Judged(NamedTuple):
+    """What a window tells of each chain."""
+
+    log_mass: Tensor
+    """Of its region, up to a constant, [chains]."""
+    stuck: Tensor
+    """Whether its region holds next to no probability, [chains] bool."""
+    travelling: Tensor
+    """Whether it has come, or is coming, from such a region by itself, [chains] bool."""
 
 
 def allowance(dimensions: int) -> float:
@@ -80,28 +118,46 @@ def allowance(dimensions: int) -> float:
     return LEAST + PER_ROOT_DIMENSION * math.sqrt(dimensions)
 
 
-def move_stuck_chains(state: State, moments: ChainMoments, temperature: float) -> tuple[State, list[str]]:
-    """Move a chain whose region holds next to no mass to where the chain with the most is.
+def judge(moments: ChainMoments, potential: Tensor, gradient: Tensor, temperature: float) -> Judged:
+    """Which chains are stuck.
+
+    Args:
+        moments: Of the window that has just ended.
+        potential: U where the chains are now, [chains].
+        gradient: ∇U there, [chains, d].
+        temperature: T.
+    """
+    log_mass, allowed = moments.log_mass(gradient, temperature), allowance(moments.mean.shape[1])
+    behind = log_mass < _middle(log_mass) - allowed
+    falling = (moments.potential - potential) / temperature > allowed
+    return Judged(log_mass, behind & ~falling, behind & falling)
+
+
+def move_stuck_chains(state: State, moments: ChainMoments, judged: Judged) -> tuple[State, list[str]]:
+    """Move stuck chains to where the chain with the most mass is.
 
     Args:
         state: All chains.
         moments: Of the window that has just ended.
-        temperature: T.
+        judged: From `judge`.
 
     Returns:
         The state, and a sentence for each chain that was moved.
     """
-    log_mass = moments.log_mass(temperature)
-    stuck = log_mass < log_mass.median() - allowance(state.position.shape[1])
-    best = int(log_mass.argmax())
+    best = int(judged.log_mass.argmax())
     remarks = [
         f"Warm-up moved chain {chain} to chain {best}: where it was stuck, at a mean potential of "
         f"{moments.potential[chain].item():.4g} beside {moments.potential[best].item():.4g}, there is estimated to be "
-        f"e^{(log_mass[chain] - log_mass[best]).item():.0f} times as much probability. If you know that region to matter, "
-        "use more warm-up, or start=... with chains in all regions."
-        for chain in stuck.nonzero().flatten().tolist()
+        f"e^{(judged.log_mass[chain] - judged.log_mass[best]).item():.0f} times as much probability. If that region "
+        "matters, sample again with kernel=trace.kernel and start=... there: without tuning no chain is moved."
+        for chain in judged.stuck.nonzero().flatten().tolist()
     ]
     for remark in remarks:
-        log.warning("%s", remark)
+        log.info("%s", remark)
     everyone_at_best = state.map(lambda rows: rows[best].expand_as(rows))
-    return choose(stuck, everyone_at_best, state), remarks
+    return choose(judged.stuck, everyone_at_best, state), remarks
+
+
+def _middle(values: Tensor) -> Tensor:
+    """The median; of an even number of values, the upper of the two in the middle."""
+    return -(-values).median()

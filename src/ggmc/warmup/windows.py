@@ -1,12 +1,26 @@
-"""The windows of a warm-up: each half as long again as the one before."""
+"""The windows of a warm-up, each half as long again as the one before, and what is gathered in one."""
 
 from __future__ import annotations
+
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from ggmc.dynamics.state import State
+from ggmc.warmup.length import Paths
+from ggmc.warmup.mass import Kind, Moments
+from ggmc.warmup.stuck_chains import ChainMoments
 
 GROWTH = 1.5  # of each window over the one before
 
 
 def windows(iterations: int) -> list[int]:
     """Where each window ends; what follows the last end is the closing phase.
+
+    Args:
+        iterations: Trajectories of warm-up.
 
     Example:
         >>> from ggmc.warmup.windows import windows
@@ -22,3 +36,70 @@ def windows(iterations: int) -> list[int]:
     if iterations - closing - ends[-1] >= 20:
         ends.append(iterations - closing)
     return ends
+
+
+@dataclass
+class Window:
+    """What is gathered in one window.
+
+    Args:
+        temperature: T at its beginning; where warm-up is annealed, the highest of the window.
+        moments: Of all positions, for the mass; None where the mass is not learnt.
+        by_chain: Of each chain, to find those that are stuck; None where that is not looked for.
+        settled: Which chains count for the mass, [chains] bool; None for all.
+        paths: For the trajectory's length.
+    """
+
+    temperature: float
+    moments: Moments | None = None
+    by_chain: ChainMoments | None = None
+    settled: Tensor | None = None
+    paths: Paths = field(default_factory=Paths)
+
+    @classmethod
+    def opened(
+        cls, state: State, temperature: float, mass: Kind | None, chains: bool, settled: Tensor | None = None
+    ) -> Window:
+        """A window in which nothing has been seen yet.
+
+        Args:
+            state: Where the chains are.
+            temperature: T.
+            mass: The kind of mass to be learnt, or None.
+            chains: Whether stuck chains are looked for.
+            settled: Which chains count for the mass; None for all.
+        """
+        moments = None if mass is None else Moments.none(state.position, mass)
+        by_chain = ChainMoments.none(state.position) if chains and len(state.position) > 1 else None
+        return cls(temperature, moments, by_chain, settled)
+
+    def add(self, state: State, previous: Tensor) -> None:
+        """One draw of every chain, and the positions [chains, d] it came from."""
+        if self.moments is not None and self.settled is None:
+            self.moments.add(state.position, previous)
+        elif self.moments is not None:
+            self.moments.add(state.position[self.settled], previous[self.settled])
+        if self.by_chain is not None and state.potential is not None:
+            self.by_chain.add(state.position, state.potential)
+
+    def state_dict(self) -> dict[str, Any]:
+        """All of it as plain tensors and numbers."""
+        return {
+            "temperature": self.temperature,
+            "moments": None if self.moments is None else asdict(self.moments),
+            "by_chain": None if self.by_chain is None else asdict(self.by_chain),
+            "settled": self.settled,
+            "paths": list(self.paths.kept),
+        }
+
+    @classmethod
+    def restored(cls, stored: dict[str, Any], device: torch.device) -> Window:
+        """A window from its `state_dict`, in memory of its own."""
+        moments, by_chain, settled = stored["moments"], stored["by_chain"], stored["settled"]
+        return cls(
+            stored["temperature"],
+            None if moments is None else Moments(**moments).copy(device),
+            None if by_chain is None else ChainMoments(**by_chain).copy(device),
+            None if settled is None else settled.to(device),
+            Paths((positions.to(device), acceptances.to(device)) for positions, acceptances in stored["paths"]),
+        )

@@ -1,0 +1,29 @@
+"""The documentation runs as it is printed."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+DOCS = Path(__file__).parent.parent / "docs"
+BLOCK = re.compile(r"^```python\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+
+
+def blocks(name: str) -> list[str]:
+    return BLOCK.findall((DOCS / name).read_text())
+
+
+def test_extending() -> None:
+    names: dict[str, Any] = {"__name__": "extending"}
+    examples = blocks("extending.md")
+    assert len(examples) >= 5  # a target, a guide, two samplers, a store
+    for number, block in enumerate(examples, start=1):
+        exec(compile(block, f"docs/extending.md, block {number}", "exec", dont_inherit=True), names)
+
+
+@pytest.mark.parametrize("block", blocks("extending.md"), ids=lambda block: re.findall(r"class (\w+)", block)[-1])
+def test_each_example_is_short(block: str) -> None:
+    assert len(block.splitlines()) <= 60

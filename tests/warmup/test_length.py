@@ -1,0 +1,123 @@
+"""The trajectory's length: paths, and what is read off them."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import pytest
+import torch
+
+import ggmc
+from ggmc.warmup import Warmup
+from ggmc.warmup.length import Paths, steps_around
+from tests.support.gaussians import gaussian
+from tests.support.logistic import logistic
+
+F64 = torch.float64
+
+
+def _turning() -> Any:
+    """A Gaussian's own paths."""
+    generator = torch.Generator().manual_seed(0)
+    times = 0.1 * torch.arange(41, dtype=F64)[:, None, None]
+    while True:
+        position, momentum = torch.randn(2, 4, 3, dtype=F64, generator=generator)
+        yield position * torch.cos(times) + momentum * torch.sin(times)
+
+
+def test_the_cheapest_length_on_a_gaussian_is_a_quarter_turn() -> None:
+    """x(t) = x₀ cos t + m sin t: at t = π/2 the next draw is independent, in x and in x²."""
+    generator = torch.Generator().manual_seed(0)
+    step, reach = 0.1, 40
+    paths = Paths()
+    times = step * torch.arange(reach + 1, dtype=F64)[:, None, None]
+    for _ in range(400):
+        position, momentum = torch.randn(2, 4, 3, dtype=F64, generator=generator)
+        positions = position * torch.cos(times) + momentum * torch.sin(times)
+        paths.add(positions, torch.ones(reach + 1, 4, dtype=F64))
+    best = paths.best_steps()
+    assert best is not None
+    assert best * step == pytest.approx(math.pi / 2, abs=0.4)
+
+
+def test_slow_paths_ask_for_longer_ones() -> None:
+    generator = torch.Generator().manual_seed(0)
+    paths = Paths()
+    times = 0.001 * torch.arange(11, dtype=F64)[:, None, None]
+    for _ in range(50):
+        position, momentum = torch.randn(2, 4, 3, dtype=F64, generator=generator)
+        paths.add(position + momentum * times, torch.ones(11, 4, dtype=F64))
+    best = paths.best_steps()
+    assert best is not None
+    assert best >= 7
+
+
+def test_paths_keep_to_their_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("ggmc.warmup.length.MEMORY", 10_000)
+    paths = Paths()
+    wide = torch.zeros(4, 1000)
+    assert paths.observed(wide).untyped_storage().nbytes() <= 4 * 128 * 4  # a copy: the whole row is not kept alive
+    for _ in range(50):
+        paths.add(torch.zeros(3, 4, 100), torch.ones(3, 4))
+    assert len(paths.kept) == 2
+
+
+def test_ranges_of_steps() -> None:
+    assert steps_around(0.01) == (1, 1)
+    assert steps_around(1e9)[1] <= 1300
+    assert all(steps_around(n)[0] <= n <= steps_around(n)[1] for n in range(1, 50))
+
+
+@pytest.mark.parametrize("scale", [1e-3, 1.0, 1e3])
+def test_lengths_follow_a_change_of_mass(scale: float) -> None:
+    target = ggmc.Density(lambda x: -((x / scale) ** 2).sum() / 2, torch.zeros(3, dtype=F64), jitter=scale)
+    trace = ggmc.sample(target, draws=20, warmup=60, progress=False)
+    assert trace.kernel.steps[1] < 40
+
+
+def test_lengths_that_are_rejected_are_not_chosen() -> None:
+    paths, turning = Paths(), _turning()
+    acceptances = (torch.arange(41) <= 6).double()[:, None].expand(41, 4)
+    for _ in range(100):
+        positions = next(turning)
+        positions[20:] = math.nan
+        paths.add(positions, acceptances)
+    best = paths.best_steps()
+    assert best is not None
+    assert 2 <= best <= 7
+
+
+def test_one_broken_path_does_not_spoil_the_others() -> None:
+    paths, turning = Paths(), _turning()
+    for i in range(400):
+        positions, acceptances = next(turning), torch.ones(41, 4, dtype=F64)
+        if i == 7:
+            positions[1:], acceptances[1:] = math.nan, 0.0
+        paths.add(positions, acceptances)
+    best = paths.best_steps()
+    assert best is not None
+    assert abs(0.1 * best - math.pi / 2) < 0.4
+
+
+@pytest.mark.parametrize("word", ["OBABO", "O(BAB)O", "O(ABA)O", "BAOAB"])
+def test_explored_paths_keep_their_energy_and_their_acceptance(word: str) -> None:
+    target = gaussian()
+    warmup = Warmup(ggmc.GGMC(scheme=word, temperature=0.25), target, 100)
+    warmup.reach = 60
+    generator = torch.Generator().manual_seed(0)
+    init, _ = ggmc.GGMC(1.0).bind(target)
+    state = init(target.starts(8, generator), generator)
+    for step_size, bound in ((0.01, 1e-3), (1.5, math.inf)):
+        for _ in range(10):
+            state, info = warmup._explore(state, step_size, generator)
+            positions, acceptances = warmup.paths.kept[-1]
+            assert info.energy_error.abs().max() < bound
+            assert len(positions) == info.steps + 1
+            torch.testing.assert_close(acceptances[-1], info.log_accept.clamp_max(0).exp())
+
+
+def test_minibatches_travel_whole_sweeps() -> None:
+    trace = ggmc.sample(logistic(400), ggmc.GGMC(guide=ggmc.Minibatch(100)), draws=10, warmup=150, progress=False)
+    assert trace.kernel.steps.split()[1] in ("sweep", "sweeps")
+    assert (trace.stats["n_steps"] % 8 == 0).all()
