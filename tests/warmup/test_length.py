@@ -9,8 +9,9 @@ import pytest
 import torch
 
 import ggmc
+from ggmc.kernels import WordSampler
 from ggmc.warmup import Warmup
-from ggmc.warmup.length import Paths, steps_around
+from ggmc.warmup.length import Paths, explore, steps_around
 from tests.support.gaussians import gaussian
 from tests.support.logistic import logistic
 
@@ -73,7 +74,8 @@ def test_ranges_of_steps() -> None:
 def test_lengths_follow_a_change_of_mass(scale: float) -> None:
     target = ggmc.Density(lambda x: -((x / scale) ** 2).sum() / 2, torch.zeros(3, dtype=F64), jitter=scale)
     trace = ggmc.sample(target, draws=20, warmup=60, progress=False)
-    assert trace.kernel.steps[1] < 40
+    steps = trace.kernel.steps
+    assert (steps if isinstance(steps, int) else steps[1]) < 40
 
 
 def test_lengths_that_are_rejected_are_not_chosen() -> None:
@@ -104,20 +106,39 @@ def test_one_broken_path_does_not_spoil_the_others() -> None:
 def test_explored_paths_keep_their_energy_and_their_acceptance(word: str) -> None:
     target = gaussian()
     warmup = Warmup(ggmc.GGMC(scheme=word, temperature=0.25), target, 100)
-    warmup.reach = 60
+    sampler, paths = warmup.sampler, Paths()
+    assert isinstance(sampler, WordSampler)
     generator = torch.Generator().manual_seed(0)
-    init, _ = ggmc.GGMC(1.0).bind(target)
-    state = init(target.starts(8, generator), generator)
+    state = warmup.init(target.starts(8, generator), generator)
     for step_size, bound in ((0.01, 1e-3), (1.5, math.inf)):
+        parameters = sampler.parameters.change(step_size=step_size)
         for _ in range(10):
-            state, info = warmup._explore(state, step_size, generator)
-            positions, acceptances = warmup.paths.kept[-1]
+            before = state
+            state, info = explore(
+                sampler.scheme.repeated, 1, 60, state, parameters, target, warmup.field, paths, generator
+            )
+            positions, acceptances = paths.kept[-1]
             assert info.energy_error.abs().max() < bound
             assert len(positions) == info.steps + 1
+            assert torch.equal(positions[0], before.position)
+            assert torch.equal(acceptances[0], torch.ones(8, dtype=F64))
             torch.testing.assert_close(acceptances[-1], info.log_accept.clamp_max(0).exp())
+            chosen = torch.where(info.accepted[:, None], positions[-1], positions[0])
+            assert torch.equal(state.position, chosen)
 
 
 def test_minibatches_travel_whole_sweeps() -> None:
     trace = ggmc.sample(logistic(400), ggmc.GGMC(guide=ggmc.Minibatch(100)), draws=10, warmup=150, progress=False)
-    assert trace.kernel.steps.split()[1] in ("sweep", "sweeps")
-    assert (trace.stats["n_steps"] % 8 == 0).all()
+    assert isinstance(trace.kernel.steps, int)
+    assert trace.kernel.steps % 8 == 0
+    assert (trace.stats["n_steps"] == trace.kernel.steps).all()
+
+
+@pytest.mark.parametrize("seed", [0, 2, 3])
+def test_a_guide_that_errs_gets_shorter_trajectories_and_not_ever_shorter_steps(seed: int) -> None:
+    """Over a given time the acceptance does not depend on the step; tuning it once went on to a thousand steps."""
+    kernel = ggmc.GGMC(guide=ggmc.Surrogate(lambda w: -40 * (w**2).sum()))
+    trace = ggmc.sample(logistic(400), kernel, draws=100, warmup=300, progress=False, seed=seed)
+    assert trace.stats["n_steps"].max() < 40
+    assert trace.kernel.step_size > 0.02
+    assert trace.stats["acceptance_rate"].mean() > 0.7

@@ -11,7 +11,7 @@ import torch
 from torch import nn
 
 import ggmc
-from ggmc.dynamics.mass import Diagonal, Identity
+from ggmc.dynamics.mass import Diagonal, Identity, as_mass
 from ggmc.warmup import Warmup
 from ggmc.warmup.mass import Moments, per_tensor, suitable_kind
 from tests.support.gaussians import CORRELATED, normal
@@ -126,6 +126,9 @@ def test_large_networks_take_the_priors_mass() -> None:
     torch.manual_seed(0)
     target = ggmc.Posterior(nn.Linear(2, 400).double(), "gaussian", NORMAL, inputs(), inputs(12, 400))
     warmup = Warmup(ggmc.GGMC(), target, 10)
-    assert torch.equal(warmup.mass.velocity_variance(), prior_mass.velocity_variance())
+    assert target.advice.mass is not None
+    advised = target.advice.mass()
+    assert advised is not None
+    assert torch.equal(warmup.mass.velocity_variance(), as_mass(advised).velocity_variance())
     small = ggmc.Posterior(line(), "gaussian", NORMAL, inputs(), outcomes())
     assert isinstance(Warmup(ggmc.GGMC(), small, 10).mass, Identity)

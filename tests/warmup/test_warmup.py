@@ -14,10 +14,11 @@ from torch import Tensor
 import ggmc
 from ggmc.dynamics.mass import Dense
 from ggmc.errors import BadInput
-from ggmc.guides.minibatch import MinibatchField
+from ggmc.guides.base import GradientField
 from ggmc.sampling.chains import Chains
+from ggmc.targets.base import Advice
 from ggmc.warmup import Warmup
-from tests.support.gaussians import CORRELATED, normal
+from tests.support.gaussians import CORRELATED, gaussian, normal
 from tests.support.logistic import logistic
 
 F64 = torch.float64
@@ -148,25 +149,26 @@ def test_a_guide_is_bound_once(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.parametrize("guide", [ggmc.Minibatch(100), ggmc.ControlVariate(50), ggmc.Minibatch(100, "iid")], ids=str)
 def test_every_trajectory_of_warm_up_has_one_tape_of_its_own(monkeypatch: pytest.MonkeyPatch, guide: Any) -> None:
+    target = logistic(400)
+    warmup = Warmup(ggmc.GGMC(guide=guide, scheme="O(ABA)O"), target, 60)
     tapes: list[int] = []
     read: list[int] = []
-    tape, call = MinibatchField.tape, MinibatchField.__call__
+    field = type(warmup.field)
+    tape, call = GradientField.tape, field.__call__
 
-    def noted(self: Any, gradients: int, chains: int, generator: torch.Generator) -> Tensor:
-        tapes.append(gradients)
-        return tape(self, gradients, chains, generator)
+    def noted(self: Any, entries: int, chains: int, generator: torch.Generator) -> Tensor | None:
+        tapes.append(entries)
+        return tape(self, entries, chains, generator)
 
-    def counted(self: Any, position: Tensor, entry: Tensor) -> Any:
+    def counted(self: Any, position: Tensor, entry: Tensor | None) -> Any:
         read.append(1)
         return call(self, position, entry)
 
-    monkeypatch.setattr(MinibatchField, "tape", noted)
-    target = logistic(400)
-    warmup = Warmup(ggmc.GGMC(guide=guide, scheme="O(ABA)O"), target, 60)
+    monkeypatch.setattr(GradientField, "tape", noted)
     generator = torch.Generator().manual_seed(0)
-    state = ggmc.GGMC(0.1, guide=guide).on(target, warmup.field)[0](warmup.starts(4, generator), generator)
+    state = warmup.init(warmup.starts(4, generator), generator)
     state, _ = warmup.step(state, generator)
-    monkeypatch.setattr(MinibatchField, "__call__", counted)
+    monkeypatch.setattr(field, "__call__", counted)
     for _ in range(15):
         tapes.clear()
         read.clear()
@@ -218,8 +220,7 @@ def test_an_annealed_warm_up_decides_at_its_own_temperature(steps: int | None) -
     target = ggmc.Density(lambda x: (x**2).sum() / -2, torch.zeros(5, dtype=F64))
     warmup = Warmup(ggmc.GGMC(steps=steps), target, 100, anneal=8.0)
     generator = torch.Generator().manual_seed(0)
-    at_rest = Dynamics(0.0, 0.0, 8.0, Identity())
-    state = start_state(target, warmup.field, torch.ones(4, 5, dtype=F64), at_rest, generator)
+    state = warmup.init(torch.ones(4, 5, dtype=F64), generator)
     for _ in range(3):
         temperature = warmup.temperature
         assert temperature > 6
@@ -227,9 +228,19 @@ def test_an_annealed_warm_up_decides_at_its_own_temperature(steps: int | None) -
         assert torch.allclose(info.log_accept, -info.energy_error / temperature)
 
 
+class Downhill(GradientField):
+    """A field that states only what it must."""
+
+    def __init__(self) -> None:
+        super().__init__(order=None)
+
+    def __call__(self, position: Tensor, entry: Tensor | None) -> tuple[Tensor, None]:
+        return position, None
+
+
 def test_a_field_without_a_tape_has_modest_defaults() -> None:
-    field = Field()
+    field = Downhill()
     assert (field.deterministic, field.exact, field.epoch, field.default_steps) == (True, False, 1, 1)
-    assert field.mass(1.0) is None
-    assert field.starts(3, 1.0, torch.Generator()) is None
+    assert field.advice == Advice()
+    assert (field.advice.mass, field.advice.starts, field.advice.acceptance) == (None, None, None)
     assert list(field.frozen()) == []

@@ -46,6 +46,11 @@ class DualAveraging:
         self.log_average += weight * (self.log_step - self.log_average)
 
     @property
+    def first(self) -> float:
+        """The step size it began at."""
+        return math.exp(self.log_centre) / 2
+
+    @property
     def exploring(self) -> float:
         """The step size to try next."""
         return math.exp(self.log_step)

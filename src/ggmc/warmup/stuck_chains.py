@@ -7,7 +7,7 @@ their covariance Σ, in d dimensions at temperature T,
 
 which is exact for a Gaussian region. Potential alone would not do: a wide mode lies higher than a narrow one, and may
 hold more. A chain that mixes slowly has seen only a part of its region, but gradients tell the width of the whole:
-E[g²] = T·E[∂²U] for each coordinate, so that −½ Σ log(E[g²]/T) is a second estimate of ½ log det Σ, too small where
+E[g²] = T·E[∂²U] for each coordinate, so that −½ Σ log(E[g²]/T²) is a second estimate of ½ log det Σ, too small where
 coordinates are correlated. The larger of the two counts.
 
 Modes of comparable mass are left as they are: that the chains disagree about them is for R̂ to show. So are chains whose
@@ -99,7 +99,7 @@ class ChainMoments:
 def _log_volume_from(gradient: Tensor, temperature: float) -> Tensor:
     """½ log det Σ from one gradient of each chain, [chains]; E[log χ²₁] = −γ − log 2 is what one draw is low by."""
     one_draw = EULER + math.log(2.0)
-    return -((gradient.double() ** 2 / temperature).log() + one_draw).sum(1) / 2
+    return -(((gradient.double() / temperature) ** 2).log() + one_draw).sum(1) / 2
 
 
 class Judged(NamedTuple):

@@ -164,8 +164,9 @@ class Warmup:
         """Restore a saved state."""
         self.learnt = Learnt.restored(stored, self.target.start)
         if isinstance(self.guide, BatchGuide) and stored["size"] != self.guide.size:
-            self.guide = self.guide.with_size(stored["size"], self.field)
-            self._take_field(self.guide.bind(self.target))
+            field = self.guide.with_size(stored["size"], self.field).bind(self.target)  # what was found before is kept
+            self.guide = self.guide.with_size(stored["size"])
+            self._take_field(field)
 
     def _take_field(self, field: GradientField) -> None:
         """A bound guide, and the sampler on it."""
@@ -190,6 +191,9 @@ class Warmup:
         if unit > 1:
             steps = unit * max(1, round((time or 0.0) / step_size / unit))
             return steps, steps
+        if field.deterministic and not field.exact and self.learnt.dual is not None:
+            # Shorter steps do not correct what the guide gets wrong over a given time; a shorter time does.
+            step_size = max(step_size, self.learnt.dual.first / 4)
         return steps_around((time or FIRST_REACH * step_size) / step_size)
 
     def _parameters(self, step_size: float, steps: tuple[int, int] | None = None) -> Parameters:
