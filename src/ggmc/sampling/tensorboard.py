@@ -46,7 +46,7 @@ class Logger:
             return
         info, state, mass, layout = moment.info, moment.state, moment.mass, moment.layout
         numbers = {
-            "acceptance_rate": info.acceptance().mean().item(),
+            "acceptance_rate": moment.acceptance,
             "energy_error": info.energy_error.mean().item(),
             "diverging": info.diverging.double().mean().item(),
             "step_size": moment.step_size,
