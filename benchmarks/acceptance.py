@@ -42,10 +42,8 @@ import matplotlib.pyplot as plt
 import ggmc
 from benchmarks.logistic import a9a, logistic_regression, simulated
 from benchmarks.posteriors import DATA
-from ggmc.dynamics.mass import Identity
-from ggmc.dynamics.scheme import Dynamics, Scheme
 from ggmc.errors import BadInput
-from ggmc.kernels.ggmc import start_state
+from ggmc.guides import GradientField, Guide
 from ggmc.warmup.mass import per_tensor
 
 log = logging.getLogger("benchmarks.acceptance")
@@ -78,22 +76,22 @@ class Measured(NamedTuple):
     error: float  # of the time per pass: one standard error
 
 
-def measure(study: Study, kernel: Any, field: Any, seed: int = 1, trajectories: int | None = None) -> Measured:
+def measure(
+    study: Study, kernel: ggmc.GGMC, field: GradientField, seed: int = 1, trajectories: int | None = None
+) -> Measured:
     """Trajectories from equilibrium; the chain does not move on."""
     generator = torch.Generator().manual_seed(seed)
     target = study.target
-    dynamics = Dynamics(0.0, 0.0, 1.0, kernel.mass or Identity())
-    state = start_state(target, field, study.states, dynamics, generator)
-    free = replace(kernel, adjust=False, fresh_momentum=True)
-    step = free.on(target, field)[1]
+    sampler = replace(kernel, adjust=False, fresh_momentum=True).sampler(target, field)
+    state = sampler.init(study.states, generator)
     before = study.predictions(study.states)
     variance = before.var(0)
     accepted: list[Tensor] = []
     jumps: list[float] = []
     steps = 0
     for _ in range(trajectories or study.trajectories):
-        after, info = step(state, generator)
-        alpha = info.log_accept.clamp_max(0).exp()
+        after, info = sampler.step(state, sampler.parameters, generator)
+        alpha = info.acceptance()
         moved = (study.predictions(after.position) - before) ** 2 / (2 * variance)
         accepted.append(alpha)
         jumps.append((alpha[:, None] * moved.nan_to_num(0, 0, 0)).mean().item())
@@ -101,15 +99,15 @@ def measure(study: Study, kernel: Any, field: Any, seed: int = 1, trajectories: 
     alphas, change = torch.stack(accepted), min(float(np.mean(jumps)), 1.0)
     alpha, error = alphas.mean().item(), alphas.std().item() / math.sqrt(alphas.numel())
     # The exact gradient at a trajectory's end serves the next one's beginning too; a minibatch's does not.
-    gradients = steps if field.exact else Scheme(kernel.scheme).plan(steps).gradients
-    h, passes = kernel.step_size, gradients / field.epoch
+    gradients = steps if field.exact else sampler.scheme.plan(steps).gradients
+    h, passes = sampler.parameters.step_size.item(), gradients / field.epoch
     draws = change / (2 - change)
     with_test = passes + (0.0 if field.exact else TEST)
     travelled = steps * h / passes
     return Measured(target.num_data * h * h, alpha, travelled * alpha, draws / with_test, travelled * error)
 
 
-def settings(study: Study) -> dict[str, tuple[Any, Any, str, float]]:
+def settings(study: Study) -> dict[str, tuple[Guide, int | str, str, float]]:
     """Every guide with its length, its scheme, and a learning rate to begin at: all go twice through the data."""
     size = math.ceil(study.target.num_data / study.batches)
     anchored = {
@@ -125,7 +123,7 @@ def settings(study: Study) -> dict[str, tuple[Any, Any, str, float]]:
     }
 
 
-def sweep(study: Study, guide: Any, steps: Any, scheme: str, first: float, mass: Any = None) -> list[Measured]:
+def sweep(study: Study, guide: Guide, steps: int | str, scheme: str, first: float, mass: Any = None) -> list[Measured]:
     """From a `first` learning rate that is surely accepted up to where hardly anything is, by factors of 2 or 8."""
     field = guide.bind(study.target)
     kernel = ggmc.GGMC(1.0, math.inf, steps, scheme, guide, mass=study.mass if mass is None else mass)
@@ -160,16 +158,15 @@ def best_time(found: list[Measured]) -> float:
 
 def equilibrium(target: ggmc.DataDensity, start: Tensor, mass: Any, draws: int, steps: int, thin: int) -> Tensor:
     """States of one chain with exact gradients, thinned, after twice as long a burn-in; the log tells of its way."""
-    kernel = ggmc.HMC(step_size=1.0, steps=steps, mass=mass)
-    generator = torch.Generator().manual_seed(0)
-    field = kernel.guide.bind(target)
-    state = kernel.on(target, field)[0](start[None], generator)
     h = 0.1 / math.sqrt(target.num_data)
+    sampler = ggmc.HMC(step_size=h, steps=steps, mass=mass).sampler(target, ggmc.Exact().bind(target))
+    generator = torch.Generator().manual_seed(0)
+    state = sampler.init(start[None], generator)
     kept: list[Tensor] = []
     for draw in range(draws * thin * 3):
-        state, info = replace(kernel, step_size=h).on(target, field)[1](state, generator)
+        state, info = sampler.step(state, sampler.parameters.change(step_size=h), generator)
         if draw < draws * thin * 2:  # the step follows acceptance in the burn-in only
-            h *= math.exp(0.3 * (info.log_accept.clamp_max(0).exp().item() - 0.8))
+            h *= math.exp(0.3 * (info.acceptance().item() - 0.8))
         elif draw % thin == 0:
             kept.append(state.position[0])
         if draw % thin == 0:
@@ -181,13 +178,13 @@ def equilibrium(target: ggmc.DataDensity, start: Tensor, mass: Any, draws: int, 
 def logistic_study(name: str, X: np.ndarray, y: np.ndarray, batches: int) -> Study:
     """Logistic regression, whitened by the curvature at the mode."""
     target = logistic_regression(X, y).compile()
-    anchored: Any = ggmc.ControlVariate(target.num_data, curvature="dense").bind(target)
+    anchored = ggmc.ControlVariate(target.num_data, curvature="dense").bind(target)
     trace = ggmc.sample(
         target, ggmc.HMC(guide=ggmc.ControlVariate(len(X) // 10, curvature="dense")), 100, 300, 8, progress=False
     )
     states = torch.from_numpy(trace["theta"][:, ::50].reshape(-1, X.shape[1]))
     probe = torch.from_numpy(X[:: len(X) // 200])
-    mass, anchor = anchored.mass(1.0), anchored.anchor
+    mass, anchor = anchored.mass(), anchored.anchor
     return Study(name, target, states, lambda rows: rows @ probe.mT, mass, batches, 2, (2, 4, 8), anchor)
 
 
@@ -201,8 +198,7 @@ def network_study(name: str, target: ggmc.Posterior, anchor: Tensor, states: Ten
     def predictions(rows: Tensor) -> Tensor:
         return target.outputs(rows, inputs).log_softmax(-1).flatten(1)
 
-    anchored = target.coordinates.as_given(target.constrain(anchor))
-    return Study(name, target, states, predictions, None, 20, 3, (2, 4), anchored)
+    return Study(name, target, states, predictions, None, 20, 3, (2, 4), target.constrain(anchor))
 
 
 def descended(target: ggmc.Posterior) -> Tensor:
@@ -210,14 +206,16 @@ def descended(target: ggmc.Posterior) -> Tensor:
     row = target.starts(1, torch.Generator().manual_seed(1))
     optimiser = torch.optim.SGD([row], 0.02 / target.num_data, momentum=0.9)
     field = ggmc.Minibatch(100, "epoch").bind(target)
-    for entry in field.tape(10 * field.epoch, 1, torch.Generator().manual_seed(0)):
+    tape = field.tape(10 * field.epoch, 1, torch.Generator().manual_seed(0))
+    assert tape is not None
+    for entry in tape:
         row.grad = field(row, entry)[0]
         optimiser.step()
     return row[0]
 
 
 def mnist(examples: int) -> Study:
-    """MNIST with a 784-500-256-10 network, begun at a draw of the prior, whose law most directions keep."""
+    """MNIST with a 784-500-256-10 network, begun at a draw of the prior, whose distribution most directions keep."""
     data = np.load(DATA / "mnist.npz")
     names = {key.lower(): key for key in data}
     x = torch.from_numpy(data[names["x_train"]][:examples].reshape(examples, -1)).float() / 255 - 0.13

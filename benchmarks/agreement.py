@@ -63,11 +63,13 @@ def main() -> None:
     parser.add_argument("--draws", type=int, default=2000)
     parser.add_argument("--chains", type=int, default=4)
     parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("names", nargs="*", help="posteriors; all of them if none is named")
     options = parser.parse_args()
     logging.getLogger("ggmc").setLevel(logging.ERROR)
     print(f"{'posterior':42}{'d':>4}{'error':>8}{'sd':>8}{'R̂':>8}{'ESS':>8}{'diverged':>10}{'seconds':>9}")
     good = 0
-    for name in ["german_credit", *NAMES]:
+    names = options.names or ["german_credit", *NAMES]
+    for name in names:
         posterior = german_credit() if name == "german_credit" else posteriordb(name)
         found = compare(posterior, options.draws, options.chains, options.seed)
         good += found.good
@@ -76,7 +78,7 @@ def main() -> None:
             f"{found.divergences:10}{found.seconds:9.0f}  {'' if found.good else 'NOT GOOD'}",
             flush=True,
         )
-    print(f"\n{good} of {1 + len(NAMES)} within {WORST_ERROR:g} Monte Carlo errors and R̂ < {WORST_RHAT}.")
+    print(f"\n{good} of {len(names)} within {WORST_ERROR:g} Monte Carlo errors and R̂ < {WORST_RHAT}.")
 
 
 if __name__ == "__main__":

@@ -9,6 +9,8 @@ exact draws would show. Saves out/amagold.png.
 
 from __future__ import annotations
 
+import argparse
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -21,9 +23,10 @@ matplotlib.use("Agg")
 import matplotlib.pyplot as plt
 
 import ggmc
+from ggmc.kernels import Kernel
 
 EXAMPLES, BATCH, STEPS, FRICTION = 100, 10, 10, 1.0
-CHAINS, BURN_IN, DRAWS = 4000, 150, 30
+BURN_IN, DRAWS = 150, 30
 STEP_SIZES = [0.05, 0.1, 0.2, 0.3, 0.4, 0.5]
 EDGES = np.linspace(-6, 5, 67)
 
@@ -44,15 +47,15 @@ def double_well() -> ggmc.DataDensity:
     return ggmc.DataDensity(lambda x: 0.0 * x.sum(), log_likelihood, pulls, torch.zeros(1, dtype=torch.float64))
 
 
-def draw(target: ggmc.DataDensity, kernel: Any) -> tuple[np.ndarray, float]:
+def draw(target: ggmc.DataDensity, kernel: Kernel, chains: int) -> tuple[np.ndarray, float]:
     """Draws of all chains, and the acceptance."""
     generator = torch.Generator().manual_seed(1)
     init, step = kernel.bind(target)
-    state = init(torch.from_numpy(exact(CHAINS, seed=2))[:, None], generator)
+    state = init(torch.from_numpy(exact(chains, seed=2))[:, None], generator)
     kept, accepted = [], []
     for trajectory in range(BURN_IN + 5 * DRAWS):
         state, info = step(state, generator)
-        accepted.append(info.log_accept.clamp_max(0).exp().mean().item())
+        accepted.append(info.acceptance().mean().item())
         if trajectory >= BURN_IN and trajectory % 5 == 0:
             kept.append(state.position[:, 0].numpy())
     return np.concatenate(kept), float(np.mean(accepted[BURN_IN:]))
@@ -81,12 +84,15 @@ def distance(draws: np.ndarray) -> float:
 
 def main() -> None:
     """Print the table, save the figure."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--chains", type=int, default=4000)
+    chains: int = parser.parse_args().chains
     target = double_well()
     position = torch.zeros(1, 1, dtype=torch.float64)
-    field: Any = ggmc.Minibatch(BATCH).bind(target)
+    field = ggmc.Minibatch(BATCH).bind(target)
     noise = torch.stack([field(position, torch.tensor([j]))[0] for j in range(field.epoch)]).std().item()
-    chance = np.mean([distance(exact(CHAINS * DRAWS, seed)) for seed in range(5)])
-    makers = {
+    chance = np.mean([distance(exact(chains * DRAWS, seed)) for seed in range(5)])
+    makers: dict[str, Callable[[float], Kernel]] = {
         "SGHMC": lambda h: ggmc.SGHMC(h, FRICTION, STEPS, ggmc.Minibatch(BATCH, "iid")),
         "AMAGOLD without its test": lambda h: ggmc.AMAGOLD(
             h, FRICTION, STEPS, ggmc.Minibatch(BATCH, "iid"), adjust=False
@@ -104,7 +110,7 @@ def main() -> None:
         line = f"{name:26}"
         found[name] = []
         for h in STEP_SIZES:
-            draws, accepted = draw(target, make(h))
+            draws, accepted = draw(target, make(h), chains)
             found[name].append(distance(draws))
             line += f"{found[name][-1]:8.4f} ({accepted:.2f})"
             if h == 0.3:

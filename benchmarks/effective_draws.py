@@ -13,8 +13,9 @@ import argparse
 import logging
 import time
 import warnings
+from collections.abc import Callable
 from functools import partial
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -23,9 +24,11 @@ with warnings.catch_warnings():
     import arviz
 
 import ggmc
+from benchmarks.peers import installed
 from benchmarks.posteriors import NAMES, Posterior, german_credit, posteriordb
+from ggmc.kernels import Kernel
 
-DRAWS, WARMUP, CHAINS = 1000, 1000, 4
+WARMUP, CHAINS = 1000, 4
 
 
 class Efficiency(NamedTuple):
@@ -47,16 +50,16 @@ class Efficiency(NamedTuple):
         )
 
 
-def ours(posterior: Posterior, kernel: Any = None, compiled: bool = False) -> Efficiency:
+def ours(posterior: Posterior, draws: int, kernel: Kernel | None = None, compiled: bool = False) -> Efficiency:
     """This library, tuned by itself."""
     target = posterior.to_torch()
     begun = time.perf_counter()
-    trace = ggmc.sample(target.compile() if compiled else target, kernel, DRAWS, WARMUP, CHAINS, progress=False)
+    trace = ggmc.sample(target.compile() if compiled else target, kernel, draws, WARMUP, CHAINS, progress=False)
     seconds = time.perf_counter() - begun
     return Efficiency.of(posterior.reported(trace.draws), int(trace.stats["n_steps"].sum()), seconds)
 
 
-def nuts(posterior: Posterior, dense: bool = False) -> Efficiency:
+def nuts(posterior: Posterior, draws: int, dense: bool = False) -> Efficiency:
     """NumPyro's NUTS with its defaults, or with a dense mass, in float64, started where our chains start."""
     import jax
     from numpyro.infer import MCMC, NUTS, init_to_value
@@ -65,16 +68,16 @@ def nuts(posterior: Posterior, dense: bool = False) -> Efficiency:
     start = init_to_value(values={name: jax.numpy.asarray(value) for name, value in posterior.start.items()})
     kernel = NUTS(posterior.to_numpyro(), init_strategy=start, dense_mass=dense)
     run = MCMC(
-        kernel, num_warmup=WARMUP, num_samples=DRAWS, num_chains=CHAINS, chain_method="vectorized", progress_bar=False
+        kernel, num_warmup=WARMUP, num_samples=draws, num_chains=CHAINS, chain_method="vectorized", progress_bar=False
     )
     begun = time.perf_counter()
     run.run(jax.random.PRNGKey(0), extra_fields=("num_steps",))
-    draws = {name: np.asarray(run.get_samples(group_by_chain=True)[name]) for name in posterior.start}
+    found = {name: np.asarray(run.get_samples(group_by_chain=True)[name]) for name in posterior.start}
     gradients = int(np.asarray(run.get_extra_fields()["num_steps"]).sum())
-    return Efficiency.of(posterior.reported(draws), gradients, time.perf_counter() - begun)
+    return Efficiency.of(posterior.reported(found), gradients, time.perf_counter() - begun)
 
 
-def table(sides: dict[str, Any], names: list[str]) -> None:
+def table(sides: dict[str, Callable[[Posterior], Efficiency]], names: list[str]) -> None:
     """One line per posterior, every side in turn, and the geometric means."""
     print("Effective draws per gradient of the worst parameter: of means, of squares; worst R̂; seconds in all\n")
     print(f"{'':30}" + "".join(f"{side:>34}" for side in sides))
@@ -99,6 +102,7 @@ def main() -> None:
     """Print the table."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--kernels", action="store_true", help="compare this library's kernels with one another")
+    parser.add_argument("--draws", type=int, default=1000, help="of each chain, on both sides")
     parser.add_argument("names", nargs="*", help="posteriors; all of them if none is named")
     options = parser.parse_args()
     logging.getLogger("ggmc").setLevel(logging.ERROR)
@@ -110,12 +114,17 @@ def main() -> None:
             "HMC": ggmc.HMC(),
             "MALT": ggmc.MALT(),
         }
-        table({name: lambda p, k=kernel: ours(p, k) for name, kernel in kernels.items()}, names)
+        table({name: partial(ours, draws=options.draws, kernel=kernel) for name, kernel in kernels.items()}, names)
     else:
         # The default of ggmc.sample finds a dense mass where it can, NumPyro's a diagonal one: show both.
-        dense = partial(nuts, dense=True)
-        compiled = partial(ours, compiled=True)
-        table({"ggmc": ours, "ggmc, compiled": compiled, "NumPyro NUTS": nuts, "NUTS, dense mass": dense}, names)
+        sides: dict[str, Callable[[Posterior], Efficiency]] = {
+            "ggmc": partial(ours, draws=options.draws),
+            "ggmc, compiled": partial(ours, draws=options.draws, compiled=True),
+        }
+        if installed("numpyro"):
+            sides["NumPyro NUTS"] = partial(nuts, draws=options.draws)
+            sides["NUTS, dense mass"] = partial(nuts, draws=options.draws, dense=True)
+        table(sides, names)
 
 
 if __name__ == "__main__":

@@ -84,12 +84,11 @@ def compare(name: str, target: ggmc.DataDensity, mass: Any, reference: Reference
         worst = np.max(np.abs(trace["theta"].mean((0, 1)) - reference.mean) / np.hypot(errors(trace), reference.error))
         rhat = max(float(arviz.rhat(column)) for column in columns)
         ess = min(float(arviz.ess(column)) for column in columns)
-        label = f"{type(guide).__name__}({guide.size}, {guide.order}, {getattr(guide, 'curvature', '')})".replace(
-            ", )", ")"
-        )
-        rate = trace.stats["acceptance_rate"].mean()
+        curvature = f", {guide.curvature}" if isinstance(guide, ggmc.ControlVariate) else ""
+        label = f"{type(guide).__name__}({guide.size}, {guide.order}{curvature})"
+        rate, lengths = trace.stats["acceptance_rate"].mean(), trace.stats["n_steps"]
         print(
-            f"{label:44}{worst:8.2f}{rhat:8.3f}{ess:8.0f}{rate:12.2f}{trace.kernel.steps!s:>14}"
+            f"{label:44}{worst:8.2f}{rhat:8.3f}{ess:8.0f}{rate:12.2f}{f'{lengths.min()} to {lengths.max()}':>14}"
             f"{time.perf_counter() - begun:9.0f}  {'' if worst < WORST_ERROR else 'NOT GOOD'}",
             flush=True,
         )
@@ -109,8 +108,8 @@ def main() -> None:
     for name in options.names:
         data = german() if name == "german" else a9a()
         target = logistic_regression(*data)
-        anchored: Any = ggmc.ControlVariate(target.num_data, curvature="dense").bind(target)
-        mass = anchored.mass(1.0)
+        anchored = ggmc.ControlVariate(target.num_data, curvature="dense").bind(target)
+        mass = anchored.mass()
         if name == "german":
             known = german_credit()
             reference = Reference(known.mean, known.mean_error)

@@ -20,6 +20,9 @@ from sklearn.datasets import load_digits
 
 import ggmc
 from benchmarks.logistic import logistic_regression, simulated
+from ggmc.dynamics.state import State
+from ggmc.kernels.base import Step
+from ggmc.targets.base import DataTarget
 
 ORDERS = ("palindrome", "epoch", "iid")
 WANTED = 0.65
@@ -29,8 +32,8 @@ WANTED = 0.65
 class Side:
     """One way of cutting: its chains, and what was measured."""
 
-    step: Any
-    state: Any
+    step: Step
+    state: State
     generator: torch.Generator
     accepted: list[torch.Tensor]
     seconds: list[float]
@@ -41,7 +44,7 @@ def logistic(num_data: int) -> ggmc.DataDensity:
     return logistic_regression(*simulated(num_data, 25))
 
 
-def digits(width: int = 16) -> Any:
+def digits(width: int = 16) -> ggmc.Posterior:
     """A small net on scikit-learn's digits: 1,797 images of 8 × 8 points, ten classes."""
     found: Any = load_digits()
     x = torch.tensor(found.data / 16, dtype=torch.float32)
@@ -56,7 +59,7 @@ def kernel(size: int, order: str, recut: bool, step_size: float) -> ggmc.GGMC:
     return ggmc.GGMC(step_size, steps="2 epochs", scheme="O(ABA)O", guide=ggmc.Minibatch(size, order, recut=recut))
 
 
-def side(target: Any, settings: ggmc.GGMC, start: torch.Tensor) -> Side:
+def side(target: DataTarget, settings: ggmc.GGMC, start: torch.Tensor) -> Side:
     """A kernel at the start, ready to go."""
     init, step = settings.bind(target)
     generator = torch.Generator().manual_seed(1)
@@ -69,7 +72,7 @@ def go(one: Side, trajectories: int) -> None:
         begun = time.perf_counter()
         one.state, info = one.step(one.state, one.generator)
         one.seconds.append(time.perf_counter() - begun)
-        one.accepted.append(info.log_accept.clamp_max(0).exp())
+        one.accepted.append(info.acceptance())
 
 
 def acceptance(one: Side) -> tuple[float, float]:
@@ -78,7 +81,9 @@ def acceptance(one: Side) -> tuple[float, float]:
     return means.mean().item(), means.std().item() / math.sqrt(len(means))
 
 
-def tuned(target: Any, size: int, order: str, start: torch.Tensor, trajectories: int) -> tuple[float, torch.Tensor]:
+def tuned(
+    target: DataTarget, size: int, order: str, start: torch.Tensor, trajectories: int
+) -> tuple[float, torch.Tensor]:
     """A step size at which fixed batches are accepted as often as wanted, and where the chains got to."""
     h = 0.3 / math.sqrt(target.num_data)
     for _ in range(14):
@@ -89,13 +94,13 @@ def tuned(target: Any, size: int, order: str, start: torch.Tensor, trajectories:
     return h, start
 
 
-def sizes(target: Any) -> Iterator[int]:
+def sizes(target: DataTarget) -> Iterator[int]:
     """A twentieth and a tenth of the data."""
     for parts in (20, 10):
         yield math.ceil(target.num_data / parts)
 
 
-def compare(name: str, target: Any, start: torch.Tensor, orders: list[str], trajectories: int) -> None:
+def compare(name: str, target: DataTarget, start: torch.Tensor, orders: list[str], trajectories: int) -> None:
     """Print the lines of one target."""
     for order in orders:
         for size in sizes(target):

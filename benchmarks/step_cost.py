@@ -24,6 +24,7 @@ from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 from tqdm.auto import tqdm
 
+from benchmarks.peers import installed
 from ggmc import optim
 from ggmc.bayes.nets import MLP, ResNet20
 
@@ -76,8 +77,9 @@ def _train(module: nn.Module, batch: Batch, optimiser: torch.optim.Optimizer, st
 
 def posteriors(module: nn.Module, batch: Batch, name: str) -> Callable[[int], None]:
     """Normal Computing's posteriors, at the same temperature."""
-    import posteriors as library
-
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        import posteriors as library
     library: Any = library
     call = library.model_to_function(module)
 
@@ -132,17 +134,6 @@ def seconds(case: Case, contestants: dict[str, Contestant], blocks: int, bar: An
     return {name: np.array(values) for name, values in found.items()}
 
 
-def installed() -> bool:
-    """Is posteriors there?"""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        try:
-            import posteriors as _library  # noqa: F401
-        except ImportError:
-            return False
-    return True
-
-
 def main() -> None:
     """Print the table."""
     parser = argparse.ArgumentParser(description=__doc__)
@@ -154,9 +145,7 @@ def main() -> None:
         for name, case in CASES.items()
         if not options.nets or any(name.startswith(given) for given in options.nets)
     }
-    peers = PEERS if installed() else {}
-    if not peers:
-        print("posteriors is not installed here and is left out: pip install posteriors\n")
+    peers = PEERS if installed("posteriors") else {}
     contestants: dict[str, Contestant] = {YARDSTICK: sgd} | OURS | peers
     rows: list[str] = []
     with tqdm(total=len(chosen) * options.blocks * len(contestants), unit="block") as bar:

@@ -15,6 +15,7 @@ import logging
 import math
 import time
 import warnings
+from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
@@ -27,6 +28,7 @@ with warnings.catch_warnings():
     warnings.simplefilter("ignore", FutureWarning)  # ArviZ announcing its next version
     import ggmc
 
+from benchmarks.peers import installed
 from benchmarks.posteriors import DATA
 
 log = logging.getLogger("benchmarks.uci")
@@ -35,7 +37,7 @@ HIDDEN, CHAINS = 50, 4
 
 
 class Plan(NamedTuple):
-    """How long both sides run. Where noise is small, only long trajectories get anywhere."""
+    """How long both sides run. Where noise is small, only long trajectories move far."""
 
     warmup: int
     draws: int
@@ -152,30 +154,36 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("names", nargs="*", choices=list(PLANS), help="all of them if none is named")
     parser.add_argument("--splits", type=int, default=5)
+    parser.add_argument("--quick", action="store_true", help="short runs, to see that all works: not to be compared")
     options = parser.parse_args()
     logging.basicConfig(format="%(message)s")
     log.setLevel(logging.INFO)
     logging.getLogger("ggmc").setLevel(logging.ERROR)
+    sides: dict[str, Callable[[Split, Plan, int], Scores]] = {"ggmc": ours}
+    if installed("numpyro"):
+        sides["NUTS"] = nuts
     print(f"{'':10}{'':8}{'RMSE':>18}{'LPPD':>20}{'seconds per split':>20}", flush=True)
     for name in options.names or PLANS:
-        found: dict[str, list[Scores]] = {"ggmc": [], "NUTS": []}
+        plan = Plan(50, 20, (5, 10), 20, 4) if options.quick else PLANS[name]
+        found: dict[str, list[Scores]] = {side: [] for side in sides}
         for number in tqdm(range(options.splits), desc=name, leave=False):
             data = split(name, number)
-            found["ggmc"].append(ours(data, PLANS[name], number))
-            found["NUTS"].append(nuts(data, PLANS[name], number))
-            for side, scores in found.items():
-                log.info("%s %d %s: %s", name, number, side, scores[-1])
-        sides: list[tuple[float, float, float, float]] = []
+            for side, run in sides.items():
+                found[side].append(run(data, plan, number))
+                log.info("%s %d %s: %s", name, number, side, found[side][-1])
+        told_by_side: list[tuple[float, float, float, float]] = []
         for side, scores in found.items():
             rmse, rmse_error = told([score.rmse for score in scores])
             lppd, lppd_error = told([score.lppd for score in scores])
-            sides.append((rmse, rmse_error, lppd, lppd_error))
+            told_by_side.append((rmse, rmse_error, lppd, lppd_error))
             print(
                 f"{name:10}{side:8}{rmse:10.4f} ± {rmse_error:.4f}{lppd:12.4f} ± {lppd_error:.4f}"
                 f"{np.mean([score.seconds for score in scores]):15.1f}",
                 flush=True,
             )
-        (r1, e1, l1, f1), (r2, e2, l2, f2) = sides
+        if len(told_by_side) == 1:
+            continue
+        (r1, e1, l1, f1), (r2, e2, l2, f2) = told_by_side
         off = abs(r1 - r2) / math.hypot(e1, e2), abs(l1 - l2) / math.hypot(f1, f2)
         verdict = "agree" if max(off) < 4 else "DISAGREE"
         print(f"{'':18}differ by {off[0]:.1f} and {off[1]:.1f} errors: {verdict}", flush=True)

@@ -78,10 +78,8 @@ for kind in ("kinetic", "configurational"):
     mean, low, high = (temperatures.loc["all", kind + end] for end in ("", "_low", "_high"))
     print(f"    {kind + ' temperature':28}{mean:.3f}  (95 %: {low:.3f} to {high:.3f}; should hold 1)")
 mixing = trace.predictive_summary(x_test[:50])
-rate = trace.stats["acceptance_rate"].mean()
-print(
-    f"    {'acceptance':28}{rate:.2f}   of trajectories of {trace.kernel.steps}, step size {trace.kernel.step_size:.4f}"
-)
+rate, steps = trace.stats["acceptance_rate"].mean(), trace.stats["n_steps"].mean()
+print(f"    {'acceptance':28}{rate:.2f}   of trajectories of {steps:.0f} steps, step size {trace.kernel.step_size:.4f}")
 rhat, ess = mixing["r_hat"], mixing["ess_bulk"]
 print(f"    {'R̂ on 500 predictions':28}median {rhat.median():.2f}, worst {rhat.max():.2f}")
 print(f"    {'effective draws of them':28}median {ess.median():.0f}, least {ess.min():.0f}")

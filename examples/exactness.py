@@ -78,14 +78,14 @@ def log_posterior(p: dict[str, torch.Tensor]) -> torch.Tensor:
 posterior = ggmc.Density(log_posterior, {"weights": torch.zeros(30), "constant": torch.zeros(())})
 trace = ggmc.sample(posterior)
 
-table = trace.summary()
+table, lengths = trace.summary(), trace.stats["n_steps"]
 table.index = [*data.feature_names, "constant"]
 strongest = table.loc[table["mean"].abs().sort_values(ascending=False).index]
 print("\nBreast cancer, benign or not: the ten strongest of 31 weights\n")
 print(strongest.head(10)[["mean", "sd", "hdi_3%", "hdi_97%", "ess_bulk", "r_hat"]].to_string())
 print(
-    f"\nTuned by itself: step size {trace.kernel.step_size:.2f}, {trace.kernel.steps} steps, mass {trace.kernel.mass}; "
-    f"acceptance {trace.stats['acceptance_rate'].mean():.2f}, worst R̂ {table['r_hat'].max():.3f}, "
+    f"\nTuned by itself: step size {trace.kernel.step_size:.2f}, {lengths.min()} to {lengths.max()} steps, mass "
+    f"{trace.kernel.mass}; acceptance {trace.stats['acceptance_rate'].mean():.2f}, worst R̂ {table['r_hat'].max():.3f}, "
     f"fewest effective draws {table['ess_bulk'].min():.0f} of {trace.num_chains * trace.num_draws}."
 )
 

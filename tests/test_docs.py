@@ -18,9 +18,10 @@ def blocks(name: str) -> list[str]:
 
 def test_extending() -> None:
     names: dict[str, Any] = {"__name__": "extending"}
-    for number, block in enumerate(blocks("extending.md")):
-        exec(compile(block, f"docs/extending.md, block {number + 1}", "exec", dont_inherit=True), names)
-    assert number >= 4  # a target, a guide, two samplers, a store
+    examples = blocks("extending.md")
+    assert len(examples) >= 5  # a target, a guide, two samplers, a store
+    for number, block in enumerate(examples, start=1):
+        exec(compile(block, f"docs/extending.md, block {number}", "exec", dont_inherit=True), names)
 
 
 @pytest.mark.parametrize("block", blocks("extending.md"), ids=lambda block: re.findall(r"class (\w+)", block)[-1])

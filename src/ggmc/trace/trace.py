@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     import xarray
 
     from ggmc.bayes.predict import Prediction
-    from ggmc.kernels.base import Kernel
 
 NUMBERS_AT_ONCE = 2**24  # constrained at a time, so that what transforms need for themselves stays small
 
@@ -50,13 +49,13 @@ class Trace:
     def __init__(
         self,
         store: Store,
-        kernel: Kernel,
+        kernel: Any,
         target: Target | None,
         attributes: dict[str, Tree] | None = None,
         warnings: list[str] | None = None,
     ):
         self.store = store
-        self.kernel = kernel
+        self.kernel = kernel  # of any kind: which settings it has, its class says
         self._target = target
         self.attributes: dict[str, Tree] = {} if attributes is None else attributes
         self.warnings: list[str] = [] if warnings is None else warnings
