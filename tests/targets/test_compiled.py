@@ -141,6 +141,6 @@ def test_a_compiled_target_is_pickled_without_its_programs(monkeypatch: pytest.M
 def test_another_precision_is_another_program() -> None:
     """A program has the precision of its constants built in."""
     add_a_third = Compiled(lambda x: x + torch.full((2,), 1 / 3, dtype=x.dtype))
-    for dtype in (torch.float32, F64):
+    for dtype in (F64, torch.float32, F64):
         zero = torch.zeros(2, dtype=dtype)
         torch.testing.assert_close(add_a_third(zero), torch.full((2,), 1 / 3, dtype=dtype), rtol=1e-15, atol=0)
