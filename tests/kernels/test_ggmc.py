@@ -134,7 +134,9 @@ def test_a_temperature_acts_on_the_outermost_noise_too(word: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "temperature", [ThereAndBack(Cosine(0.3)), ThereAndBack(Drops((0.5,), 3.0)), lambda x: 4.0], ids=str
+    "temperature",
+    [ThereAndBack(Cosine(0.3)), ThereAndBack(Drops((0.5,), 3.0)), lambda x: 4.0],
+    ids=["cosine", "drops", "constant"],
 )
 @pytest.mark.parametrize(("word", "friction"), [("OBABO", 0.9), ("BAOAB", 0.9), ("ACA", 0.9), ("OBABO", math.inf)])
 def test_a_temperature_along_the_trajectory_stays_exact(word: str, friction: float, temperature: Any) -> None:

@@ -36,7 +36,7 @@ def test_german_credit_with_minibatches(setting: Setting) -> None:
     known = german_credit()
     target = logistic_regression(*german())
     anchored: Any = ggmc.ControlVariate(1000, curvature="dense").bind(target)
-    kernel = ggmc.GGMC(guide=setting.guide, steps=setting.steps, mass=anchored.mass(1.0))
+    kernel = ggmc.GGMC(guide=setting.guide, steps=setting.steps, mass=anchored.mass())
     trace = ggmc.sample(target, kernel, 400, 200, target_accept=setting.target_accept, progress=False)
     error = np.hypot(errors(trace), known.mean_error)
     assert (np.abs(trace["theta"].mean((0, 1)) - known.mean) / error).max() < 4.5  # of 25 means: 2 in 10,000 by chance

@@ -16,7 +16,7 @@ import torch
 
 import ggmc
 from ggmc.errors import BadInput
-from ggmc.sampling.sample import BLOCK, Chains
+from ggmc.sampling.chains import BLOCK, Chains
 
 F64 = torch.float64
 

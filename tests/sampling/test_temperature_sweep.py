@@ -72,7 +72,7 @@ def test_refusals(temperatures: list[float], options: dict[str, Any], message: s
 def test_annealing_goes_from_its_temperature_to_the_kernels_own() -> None:
     warmup = Warmup(ggmc.GGMC(temperature=0.5), gaussian(), 100, anneal=8.0)
     seen: list[float] = []
-    for warmup.iteration in (0, 25, 49, 50, 99):
+    for warmup.learnt.iteration in (0, 25, 49, 50, 99):
         seen.append(warmup.temperature)
     assert seen[:2] == pytest.approx([8.0, 2.0])
     assert 0.5 < seen[2] < 0.6
@@ -87,7 +87,7 @@ def test_an_annealed_warm_up_is_hot_and_leaves_the_target_as_it_is(kernel: Any) 
         assert moment.state.potential is not None
         energies.append(moment.state.potential.mean().item())
 
-    trace = ggmc.sample(gaussian(100), kernel, draws=200, warmup=200, progress=False, anneal=50.0, watch=keep)
+    trace = ggmc.sample(gaussian(100), kernel, draws=200, warmup=200, progress=False, anneal=50.0, callback=keep)
     assert max(energies[:100]) > 500  # d/2 · 50 at most, where 50 is right at temperature 1
     assert trace.kernel.temperature == 1.0
     assert abs(trace["theta"].var() - 1) < 0.2
@@ -104,7 +104,7 @@ def test_a_given_start_is_where_chains_begin() -> None:
 
 def test_watchers_see_every_trajectory() -> None:
     seen: list[Moment] = []
-    trace = ggmc.sample(gaussian(), draws=30, warmup=40, progress=False, watch=seen.append)
+    trace = ggmc.sample(gaussian(), draws=30, warmup=40, progress=False, callback=seen.append)
     assert [moment.iteration for moment in seen] == list(range(1, 71))
     assert [moment.warming for moment in seen] == [True] * 39 + [False] * 31
     assert seen[-1].step_size == trace.kernel.step_size
@@ -117,7 +117,7 @@ def test_tensorboard_gets_the_numbers(tmp_path: Path) -> None:
     from ggmc.sampling.tensorboard import Logger
 
     with Logger(tmp_path, every=10) as logger:
-        ggmc.sample(gaussian(), draws=30, warmup=40, progress=False, watch=logger)
+        ggmc.sample(gaussian(), draws=30, warmup=40, progress=False, callback=logger)
     events = EventAccumulator(str(tmp_path))
     events.Reload()
     assert {"acceptance_rate", "potential", "kinetic_temperature/all", "kinetic_temperature/theta"} <= set(

@@ -30,5 +30,5 @@ def test_ctrl_c_stops_a_tempering_sweep() -> None:
             raise KeyboardInterrupt
 
     target = ggmc.Density(lambda x: -(x**2).sum() / 2, torch.zeros(1, dtype=F64))
-    _, traces = ggmc.tempering(target, [1.0, 0.5], watch=watch, **QUICK)
+    _, traces = ggmc.tempering(target, [1.0, 0.5], callback=watch, **QUICK)
     assert len(traces) == 1

@@ -28,7 +28,9 @@ def seen(rows: Tensor, potential: Tensor) -> ChainMoments:
     return moments
 
 
-def normal_draws(draws: int, scales: Tensor, heights: Tensor, correlation: float = 0.0) -> tuple[Tensor, Tensor, Tensor]:
+def normal_draws(
+    draws: int, scales: Tensor, heights: Tensor, correlation: float = 0.0
+) -> tuple[Tensor, Tensor, Tensor]:
     """Chains [draws, chains, d] in Gaussian regions of these scales [chains, d], potentials, and last gradients.
 
     All coordinates have the same correlation. U = zᵀR⁻¹z/2 + height, z = x/scale.

@@ -18,7 +18,7 @@ from ggmc.guides.base import GradientField
 from ggmc.sampling.chains import Chains
 from ggmc.targets.base import Advice
 from ggmc.warmup import Warmup
-from tests.support.gaussians import CORRELATED, gaussian, normal
+from tests.support.gaussians import CORRELATED, normal
 from tests.support.logistic import logistic
 
 F64 = torch.float64

@@ -1,4 +1,4 @@
-"""A run watched in TensorBoard, while it runs (`pip install ggmc[tensorboard]`)."""
+"""A run shown in TensorBoard while it goes on (`pip install ggmc[tensorboard]`)."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 class Logger:
-    """Writes acceptance, energy error, potential, step size and kinetic temperatures; pass it as `watch`.
+    """Writes acceptance, energy error, potential, step size and kinetic temperatures; pass it as `callback`.
 
     All are means over chains, after every `every`-th trajectory; temperatures also by tensor.
 
@@ -23,7 +23,7 @@ class Logger:
         >>> from ggmc.sampling.tensorboard import Logger
         >>> target = ggmc.Density(lambda x: -(x**2).sum() / 2, torch.zeros(3, dtype=torch.float64))
         >>> with tempfile.TemporaryDirectory() as folder, Logger(folder) as logger:
-        ...     _ = ggmc.sample(target, draws=20, warmup=20, progress=False, watch=logger)
+        ...     _ = ggmc.sample(target, draws=20, warmup=20, progress=False, callback=logger)
     """
 
     def __init__(self, folder: str | Path, every: int = 1):
@@ -44,11 +44,11 @@ class Logger:
             "energy_error": info.energy_error.mean().item(),
             "diverging": info.diverging.double().mean().item(),
             "step_size": moment.step_size,
-            "kinetic_temperature/all": diagnostics.kinetic_temperature(state, moment.mass).mean().item(),
+            "kinetic_temperature/all": diagnostics.kinetic_temperature(state.momentum, moment.mass).mean().item(),
         }
         if state.potential is not None:
             numbers["potential"] = state.potential.mean().item()
-        by_tensor = diagnostics.kinetic_temperatures(state, moment.mass, moment.layout).mean(0).tolist()
+        by_tensor = diagnostics.kinetic_temperatures(state.momentum, moment.mass, moment.layout).mean(0).tolist()
         numbers |= {f"kinetic_temperature/{n}": t for n, t in zip(moment.layout.shapes, by_tensor, strict=True)}
         for name, number in numbers.items():
             self._writer.add_scalar(name, number, moment.iteration)

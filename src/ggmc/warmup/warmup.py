@@ -270,8 +270,9 @@ class Warmup:
         sweeps = max(1, self._steps(step_size, self.field)[0] // self.unit)
 
         def parameters_at(h: float, field: GradientField) -> Parameters:
+            whole = sweeps * field.sweep
             in_sweeps = self.unit > 1 and self.tunes_length
-            return self._parameters(h, (sweeps * field.sweep,) * 2 if in_sweeps else self._steps(h, field))
+            return self._parameters(h, (whole, whole) if in_sweeps else self._steps(h, field))
 
         search = batch_size.Search(guide, self.target, self._sampler_on, self.field, parameters_at, self.wanted)
         state, self.guide, step_size, self.learnt.notes["batch_size"] = search.run(state, step_size, generator)
