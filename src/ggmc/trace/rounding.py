@@ -64,7 +64,8 @@ def _one_number(target: Target, rows: Tensor) -> Tensor:
 def _noise(target: Target, rows: Tensor) -> Tensor:
     """The standard deviation of what is not smooth in U, along a line through each float32 row: [rows]."""
     exact = rows.double()
-    signs = torch.randint(2, rows.shape, generator=torch.Generator().manual_seed(0)).to(exact) * 2 - 1
+    generator = torch.Generator("cpu").manual_seed(0)
+    signs = torch.randint(2, rows.shape, generator=generator, device="cpu").to(exact) * 2 - 1
     step = signs * torch.ldexp(torch.ones_like(exact), torch.frexp(exact).exponent - BITS)
     # Multiples of a power of two with few digits: every point is a float32 row to the last bit, and U alone is rounded.
     first = (exact / step).round() * step
