@@ -1,7 +1,7 @@
 """Runs are where the target is, whatever torch's default device.
 
-Within `with torch.device("meta")` a tensor made without a device has no values, so that any use of it fails. Each run is
-compared with the same run outside: bit for bit the same draws.
+Within `with torch.device("meta")` a tensor made without a device has no values, so that any use of it fails. Each run
+is compared with the same run outside: bit for bit the same draws.
 """
 
 from __future__ import annotations
