@@ -1,28 +1,27 @@
-"""sample(): seeds, interruptions, errors that lose nothing, and runs that go on bit for bit."""
+"""sample(): seeds, settings, interruptions, and errors that lose nothing."""
 
 from __future__ import annotations
 
-import io
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
+from torch import nn
 
 import ggmc
 from ggmc.errors import BadInput
-from ggmc.sampling.chains import BLOCK, Chains
+from ggmc.sampling.callbacks import Moment
+from ggmc.sampling.chains import BLOCK
+from ggmc.trace.store import Block, MemoryStore, Store
+from tests.support.gaussians import gaussian
+from tests.support.posteriors import NORMAL, QUICK, X, Y
 
 F64 = torch.float64
-
-
-def gaussian(d: int = 2) -> ggmc.Density:
-    return ggmc.Density(lambda x: -(x**2).sum() / 2, torch.zeros(d, dtype=F64))
 
 
 def quick(target: Any = None, kernel: Any = None, **options: Any) -> ggmc.Trace:
@@ -96,6 +95,45 @@ def test_what_is_not_a_target_or_a_kernel_is_refused() -> None:
             ggmc.sample(gaussian(), kernel)  # pyright: ignore[reportArgumentType]
 
 
+def test_numpy_whole_numbers_are_whole_numbers() -> None:
+    assert quick(draws=np.int64(7), chains=np.int32(2))["theta"].shape == (2, 7, 2)
+
+
+def test_one_chain_works() -> None:
+    assert quick(chains=1)["theta"].shape == (1, 30, 2)
+
+
+def test_a_given_start_is_where_chains_begin() -> None:
+    start = torch.full((2, 3), 7.0, dtype=F64)
+    trace = ggmc.sample(gaussian(3), ggmc.HMC(1e-6, steps=1), draws=8, warmup=0, chains=2, progress=False, start=start)
+    assert abs(trace["theta"] - 7).max() < 1e-3
+    for wrong in (torch.zeros(3, 3), torch.zeros(3), [1.0]):
+        with pytest.raises(BadInput, match="one for each chain"):
+            ggmc.sample(gaussian(3), chains=2, start=wrong)  # pyright: ignore[reportArgumentType]
+
+
+def test_divergences_are_counted_and_do_not_stop_the_chain() -> None:
+    def walled(x: torch.Tensor) -> torch.Tensor:
+        return torch.where(x[0] > -1, -(x**2).sum() / 2, -torch.inf)
+
+    target = ggmc.Density(walled, torch.zeros(2, dtype=F64), jitter=0.5)
+    trace = quick(target, ggmc.HMC(0.8, 3), draws=200)
+    assert trace.stats["diverging"].sum() > 10
+    assert (trace["theta"][..., 0] > -1).all()
+    assert not trace.stats["is_accepted"][trace.stats["diverging"]].any()
+    assert any("diverged" in message for message in trace.warnings)
+
+
+def test_no_bar_where_none_is_wanted(monkeypatch: pytest.MonkeyPatch) -> None:
+    from ggmc import progress
+
+    seen: list[bool] = []
+    real = progress.bar
+    monkeypatch.setattr(progress, "bar", lambda *a, **k: seen.append(progress._wanted.get()) or real(*a, **k))
+    ggmc.sample(ggmc.Posterior(nn.Linear(2, 1), "gaussian", NORMAL, X, Y), **QUICK)
+    assert not any(seen)
+
+
 class _Stops:
     """A target that raises after some evaluations."""
 
@@ -127,14 +165,15 @@ def test_a_real_control_c_in_another_process(tmp_path: Path) -> None:
         "import signal, torch, ggmc\n"
         "signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background job would ignore it\n"
         "target = ggmc.Density(lambda x: -(x**2).sum(), torch.zeros(2, dtype=torch.float64))\n"
-        "print('ready', flush=True)\n"
-        "trace = ggmc.sample(target, ggmc.MALA(0.5), draws=10**6, warmup=0, progress=False)\n"
+        "def tell(moment):\n"
+        "    if moment.iteration == 60:  # some draws have been made\n"
+        "        print('ready', flush=True)\n"
+        "trace = ggmc.sample(target, ggmc.MALA(0.5), draws=10**6, warmup=0, progress=False, callback=tell)\n"
         "print('drawn', trace.num_draws, flush=True)\n"
     )
     with subprocess.Popen([sys.executable, str(script)], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL) as process:
         assert process.stdout is not None
         assert process.stdout.readline().strip() == b"ready"
-        time.sleep(2)
         process.send_signal(signal.SIGINT)
         answer = process.stdout.read().split()
     assert answer[0] == b"drawn"
@@ -156,109 +195,6 @@ def test_an_error_comes_through_with_the_draws_so_far() -> None:
     assert np.array_equal(trace["theta"], whole["theta"])
 
 
-@pytest.mark.parametrize(
-    "kernel", [ggmc.GGMC(), ggmc.GGMC(scheme="O(BAB)O", mass="dense"), ggmc.MALA(), ggmc.HMC(0.5, (1, 4))]
-)
-@pytest.mark.parametrize("after", [0, 3, 33, 60, 99, 100, 130])
-def test_a_stored_run_goes_on_bit_for_bit(kernel: Any, after: int) -> None:
-    target = gaussian(3)
-    chains = Chains(target, kernel, chains=4, warmup=100, seed=7)
-    for _ in range(after):
-        chains.advance()
-    stored = io.BytesIO()
-    torch.save(chains.state_dict(), stored)
-    stored.seek(0)
-    other = Chains(target, kernel, chains=4, warmup=100, seed=99)
-    other.load_state_dict(torch.load(stored, weights_only=True))
-    for _ in range(150 - after):
-        here, there = chains.advance(), other.advance()
-        assert torch.equal(here.log_accept, there.log_accept)
-    assert torch.equal(chains.state.position, other.state.position)
-    assert torch.equal(chains.state.momentum, other.state.momentum)
-    assert chains.kernel == other.kernel
-
-
-def test_after_warm_up_everything_is_frozen() -> None:
-    chains = Chains(gaussian(3), ggmc.GGMC(scheme="O(BAB)O"), chains=4, warmup=100, seed=0)
-    for _ in range(100):
-        chains.advance()
-    frozen = chains.kernel
-    learnt = {k: v for k, v in chains.warmup.state_dict().items() if k != "paths"}
-    for _ in range(50):
-        chains.advance()
-    assert chains.kernel is frozen
-    after = {k: v for k, v in chains.warmup.state_dict().items() if k != "paths"}
-    assert str(after) == str(learnt)
-
-
-def test_blocks_are_handed_out_as_they_fill() -> None:
-    chains = Chains(gaussian(), ggmc.MALA(0.5), chains=2, warmup=0, seed=0)
-    lengths = []
-    for block in chains.blocks(2 * BLOCK + 7):
-        lengths.append(block.stats["lp"].shape[1])
-        assert chains.drawn == sum(lengths)
-    assert lengths == [BLOCK, BLOCK, 7]
-
-
-def test_progress_shows_acceptance_and_divergences(capsys: pytest.CaptureFixture[str]) -> None:
-    quick(progress=True)
-    shown = capsys.readouterr().err
-    assert "sampling" in shown
-    assert "acceptance" in shown
-    assert "divergences" in shown
-    quick(progress=False)
-    assert capsys.readouterr().err == ""
-
-
-def test_divergences_are_counted_and_do_not_stop_the_chain() -> None:
-    def walled(x: torch.Tensor) -> torch.Tensor:
-        return torch.where(x[0] > -1, -(x**2).sum() / 2, -torch.inf)
-
-    target = ggmc.Density(walled, torch.zeros(2, dtype=F64), jitter=0.5)
-    trace = quick(target, ggmc.HMC(0.8, 3), draws=200)
-    assert trace.stats["diverging"].sum() > 10
-    assert (trace["theta"][..., 0] > -1).all()
-    assert not trace.stats["is_accepted"][trace.stats["diverging"]].any()
-    assert any("diverged" in message for message in trace.warnings)
-
-
-def test_one_chain_works() -> None:
-    assert quick(chains=1)["theta"].shape == (1, 30, 2)
-
-
-def test_a_snapshot_in_memory_stays_what_it_was() -> None:
-    target = gaussian(3)
-    chains = Chains(target, ggmc.GGMC(), chains=4, warmup=100, seed=7)
-    for _ in range(10):
-        chains.advance()
-    snapshot = chains.state_dict()
-    one, two = (Chains(target, ggmc.GGMC(), chains=4, warmup=100, seed=9) for _ in range(2))
-    for run in (one, two):  # loaded one after the other has run: neither changes what the other loads
-        run.load_state_dict(snapshot)
-        for _ in range(110):
-            run.advance()
-    for _ in range(110):
-        chains.advance()
-    assert torch.equal(one.state.position, two.state.position)
-    assert torch.equal(one.state.position, chains.state.position)
-
-
-@pytest.mark.parametrize(
-    ("other", "why"),
-    [
-        ({"warmup": 50}, "warmup_iterations 100, but this one has 50"),
-        ({"kernel": ggmc.HMC()}, "the stored run has kernel"),
-        ({"chains": 3}, r"\[4, 2\], but this one has \[3, 2\]"),
-        ({"target": gaussian(3)}, r"\[4, 2\], but this one has \[4, 3\]"),
-    ],
-)
-def test_the_state_of_another_run_is_refused(other: dict[str, Any], why: str) -> None:
-    settings = {"target": gaussian(), "kernel": ggmc.GGMC(), "chains": 4, "warmup": 100, "seed": 0}
-    stored = Chains(**settings).state_dict()
-    with pytest.raises(BadInput, match=why):
-        Chains(**(settings | other)).load_state_dict(stored)
-
-
 def test_a_failed_diagnosis_loses_no_draws(monkeypatch: pytest.MonkeyPatch) -> None:
     def fails(*_: Any) -> list[str]:
         raise RuntimeError("no luck")
@@ -269,14 +205,107 @@ def test_a_failed_diagnosis_loses_no_draws(monkeypatch: pytest.MonkeyPatch) -> N
     assert "no luck" in trace.warnings[0]
 
 
-def test_numpy_whole_numbers_are_whole_numbers() -> None:
-    assert quick(draws=np.int64(7), chains=np.int32(2))["theta"].shape == (2, 7, 2)
+def test_an_error_from_a_callback_comes_through_with_the_draws_so_far() -> None:
+    def fail(moment: Moment) -> None:
+        if moment.iteration == 10 + BLOCK + 7:
+            raise RuntimeError("no disk")
+
+    with pytest.raises(RuntimeError, match="no disk") as caught:
+        quick(kernel=ggmc.MALA(0.5), draws=1000, warmup=10, callback=fail)
+    trace = caught.value.trace  # pyright: ignore[reportAttributeAccessIssue]
+    assert trace.num_draws == BLOCK + 7  # the draw that the callback failed on is one of them
+    whole = quick(kernel=ggmc.MALA(0.5), draws=BLOCK + 7, warmup=10)
+    assert np.array_equal(trace["theta"], whole["theta"])
 
 
-def test_a_resumed_run_draws_what_was_missing() -> None:
-    one, other = (Chains(gaussian(), ggmc.HMC(0.8, 3), 4, 5, seed) for seed in (0, 1))
-    for _ in range(60):
-        one.advance()
-    other.load_state_dict(one.state_dict())
-    assert other.drawn == 55
-    assert sum(block.stats["lp"].shape[1] for block in other.blocks(60)) == 5
+def test_an_error_in_warm_up_has_no_trace() -> None:
+    def fail(moment: Moment) -> None:
+        raise RuntimeError("no disk")
+
+    with pytest.raises(RuntimeError, match="no disk") as caught:
+        quick(callback=fail)
+    assert "trace" not in vars(caught.value)
+    assert "__notes__" not in vars(caught.value)
+
+
+class _Full(Store):
+    """A store that keeps some blocks and then fails."""
+
+    def __init__(self, room: int, error: BaseException):
+        self.memory, self.room, self.error = MemoryStore(), room, error
+
+    def append(self, block: Block) -> None:
+        if self.room == 0:
+            raise self.error
+        self.room -= 1
+        self.memory.append(block)
+
+    def rows(self) -> np.ndarray:
+        return self.memory.rows()
+
+    def stats(self) -> dict[str, np.ndarray]:
+        return self.memory.stats()
+
+
+def test_a_store_that_fails_loses_nothing_silently() -> None:
+    with pytest.raises(OSError, match="no space left") as caught:
+        quick(kernel=ggmc.MALA(0.5), draws=1000, store=_Full(2, OSError("no space left")))
+    trace = caught.value.trace  # pyright: ignore[reportAttributeAccessIssue]
+    assert trace.num_draws == 2 * BLOCK
+    notes = " ".join(caught.value.__notes__)
+    assert f"The {2 * BLOCK} draws per chain made before this" in notes
+    assert f"did not keep the last {BLOCK} of {3 * BLOCK} draws" in notes
+
+
+def test_a_store_that_fails_at_once_says_that_all_is_lost() -> None:
+    with pytest.raises(OSError, match="no space left") as caught:
+        quick(kernel=ggmc.MALA(0.5), draws=1000, store=_Full(0, OSError("no space left")))
+    assert "trace" not in vars(caught.value)
+    assert f"did not keep the last {BLOCK} of {BLOCK} draws" in " ".join(caught.value.__notes__)
+
+
+def test_control_c_inside_the_store_returns_what_it_kept(caplog: pytest.LogCaptureFixture) -> None:
+    trace = quick(kernel=ggmc.MALA(0.5), draws=1000, store=_Full(1, KeyboardInterrupt()))
+    assert trace.num_draws == BLOCK
+    assert f"returning the {BLOCK} draws per chain made so far, of 1000" in caplog.text
+
+
+# Going on from another run
+
+
+@pytest.mark.parametrize(
+    "kernel", [ggmc.HMC(0.8, 3), ggmc.SGHMC(0.1, steps=3), ggmc.GGMC()], ids=lambda k: type(k).__name__
+)
+def test_going_on_with_the_default_seed_does_not_repeat_the_draws(kernel: Any) -> None:
+    first = quick(kernel=kernel, draws=100)
+    second = quick(kernel=kernel, draws=100, start=first.rows()[:, -1])
+    third = quick(kernel=kernel, draws=100, start=second.rows()[:, -1])
+    # The noise itself is not repeated, at the same place in the run or shifted.
+    runs = [trace.stats["kinetic_temperature"] for trace in (first, second, third)]
+    for one, other in ((0, 1), (1, 2), (0, 2)):
+        assert not np.isin(runs[one], runs[other]).any()
+        correlation = np.corrcoef(runs[one].ravel(), runs[other].ravel())[0, 1]
+        assert abs(correlation) < 5 / np.sqrt(runs[0].size / 10)
+
+
+def test_the_same_start_and_seed_give_the_same_draws_and_others_do_not() -> None:
+    start = torch.ones(3, 2, dtype=F64)
+    one, same, other = (quick(start=start, seed=seed) for seed in (5, 5, 6))
+    assert np.array_equal(one.positions, same.positions)
+    assert not np.array_equal(one.positions, other.positions)
+    assert one.attributes["seed"] == 5
+    moved = quick(start=start + 1e-9, seed=5)
+    assert not np.isclose(one.positions, moved.positions).all()
+
+
+# What is said of a hopeless step
+
+
+@pytest.mark.parametrize("kernel", [ggmc.HMC(10.0, steps=5), ggmc.GGMC(10.0), ggmc.MALA(10.0)])
+def test_a_far_too_long_step_is_named_plainly(kernel: Any) -> None:
+    trace = quick(gaussian(20), kernel, draws=100)
+    assert len(trace.warnings) >= 1
+    said = trace.warnings[0]
+    assert "No trajectory was accepted" in said or "diverged" in said
+    assert "h = 10 is far too long" in said
+    assert not any("target_accept" in message or "nan" in message for message in trace.warnings)

@@ -1,7 +1,9 @@
+"""Sweeps over temperatures, and warm-ups that cool down."""
+
 from __future__ import annotations
 
 import importlib
-from pathlib import Path
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -10,13 +12,12 @@ import torch
 import ggmc
 from ggmc.errors import BadInput
 from ggmc.sampling.callbacks import Moment
+from ggmc.trace.store import MemoryStore
 from ggmc.warmup import Warmup
+from tests.support.gaussians import gaussian
+from tests.support.posteriors import QUICK
 
 F64 = torch.float64
-
-
-def gaussian(size: int = 3) -> ggmc.Density:
-    return ggmc.Density(lambda x: -(x**2).sum() / 2, torch.zeros(size, dtype=F64))
 
 
 @pytest.mark.parametrize("kernel", [None, ggmc.HMC(0.5, steps=4), ggmc.SGHMC(0.1, steps=10)])
@@ -59,6 +60,7 @@ def test_test_data_are_scored() -> None:
         ([1.0, 1.0], {}, "different numbers"),
         ([0.0], {}, "temperature must be a positive number"),
         ([1.0], {"x": torch.zeros(3)}, "both x and y"),
+        ([1.0], {"store": MemoryStore()}, "one store cannot keep several runs"),
     ],
 )
 def test_refusals(temperatures: list[float], options: dict[str, Any], message: str) -> None:
@@ -66,7 +68,27 @@ def test_refusals(temperatures: list[float], options: dict[str, Any], message: s
         ggmc.tempering(gaussian(), temperatures, **options)
 
 
-# Annealing, given starts, watching
+def test_a_tempering_table_keeps_the_order_asked_for() -> None:
+    target = ggmc.Density(lambda x: (x**2).sum() / -2 - 7, torch.zeros(2, dtype=F64))
+    kernel = replace(ggmc.HMC(0.1, steps=1), temperature=3.0)
+    table, traces = ggmc.tempering(target, [0.5, 2.0, 1.0], kernel, draws=8, warmup=0, chains=2, progress=False)
+    assert list(table.index) == [0.5, 2.0, 1.0]
+    for temperature, trace in traces.items():
+        assert table.loc[temperature, "potential"] == -trace.stats["lp"].mean() > 7
+        assert table.loc[temperature, "step_size"] == 0.1
+
+
+def test_ctrl_c_stops_a_tempering_sweep() -> None:
+    seen: list[int] = []
+
+    def interrupt(moment: Any) -> None:
+        seen.append(1)
+        if len(seen) == 12:
+            raise KeyboardInterrupt
+
+    target = ggmc.Density(lambda x: -(x**2).sum() / 2, torch.zeros(1, dtype=F64))
+    _, traces = ggmc.tempering(target, [1.0, 0.5], callback=interrupt, **QUICK)
+    assert len(traces) == 1
 
 
 def test_annealing_goes_from_its_temperature_to_the_kernels_own() -> None:
@@ -93,34 +115,42 @@ def test_an_annealed_warm_up_is_hot_and_leaves_the_target_as_it_is(kernel: Any) 
     assert abs(trace["theta"].var() - 1) < 0.2
 
 
-def test_a_given_start_is_where_chains_begin() -> None:
-    start = torch.full((2, 3), 7.0, dtype=F64)
-    trace = ggmc.sample(gaussian(), ggmc.HMC(1e-6, steps=1), draws=8, warmup=0, chains=2, progress=False, start=start)
-    assert abs(trace["theta"] - 7).max() < 1e-3
-    for wrong in (torch.zeros(3, 3), torch.zeros(3), [1.0]):
-        with pytest.raises(BadInput, match="one for each chain"):
-            ggmc.sample(gaussian(), chains=2, start=wrong)  # pyright: ignore[reportArgumentType]
+def test_ctrl_c_before_the_first_draw_of_a_later_run_keeps_the_earlier_ones(caplog: pytest.LogCaptureFixture) -> None:
+    seen: list[int] = []
+
+    def interrupt(moment: Moment) -> None:
+        seen.append(1)
+        if len(seen) == 16 + 3:  # in the second run's warm-up
+            raise KeyboardInterrupt
+
+    table, traces = ggmc.tempering(gaussian(), [0.5, 1.0], callback=interrupt, **QUICK)
+    assert list(traces) == list(table.index) == [1.0]
+    assert traces[1.0].num_draws == 8
+    assert "the temperatures done so far, 1.0" in caplog.text
+    seen[:] = [1] * 16
+    with pytest.raises(KeyboardInterrupt):
+        ggmc.tempering(gaussian(), [0.5, 1.0], callback=interrupt, **QUICK)
 
 
-def test_watchers_see_every_trajectory() -> None:
-    seen: list[Moment] = []
-    trace = ggmc.sample(gaussian(), draws=30, warmup=40, progress=False, callback=seen.append)
-    assert [moment.iteration for moment in seen] == list(range(1, 71))
-    assert [moment.warming for moment in seen] == [True] * 39 + [False] * 31
-    assert seen[-1].step_size == trace.kernel.step_size
-    assert torch.equal(seen[-1].state.position[:, 0], torch.from_numpy(trace["theta"][:, -1, 0]))
+def test_an_error_carries_the_traces_of_the_temperatures_done() -> None:
+    seen: list[int] = []
+
+    def fail(moment: Moment) -> None:
+        seen.append(1)
+        if len(seen) == 16 + 12:
+            raise RuntimeError("no luck")
+
+    with pytest.raises(RuntimeError, match="no luck") as caught:
+        ggmc.tempering(gaussian(), [0.5, 1.0], callback=fail, **QUICK)
+    traces = caught.value.traces  # pyright: ignore[reportAttributeAccessIssue]
+    assert list(traces) == [1.0]
+    assert caught.value.trace.num_draws == 4  # pyright: ignore[reportAttributeAccessIssue]
+    assert any("temperatures [1.0]" in note for note in caught.value.__notes__)
 
 
-def test_tensorboard_gets_the_numbers(tmp_path: Path) -> None:
-    from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
-
-    from ggmc.sampling.tensorboard import Logger
-
-    with Logger(tmp_path, every=10) as logger:
-        ggmc.sample(gaussian(), draws=30, warmup=40, progress=False, callback=logger)
-    events = EventAccumulator(str(tmp_path))
-    events.Reload()
-    assert {"acceptance_rate", "potential", "kinetic_temperature/all", "kinetic_temperature/theta"} <= set(
-        events.Tags()["scalars"]
-    )
-    assert [event.step for event in events.Scalars("potential")] == [10, 20, 30, 40, 50, 60, 70]
+def test_runs_of_a_sweep_do_not_repeat_each_other() -> None:
+    """At (nearly) the same temperature and with one seed, each run has random numbers of its own."""
+    kernel = ggmc.HMC(0.5, steps=3)
+    _, traces = ggmc.tempering(gaussian(), [1.0, 0.999999], kernel, draws=20, warmup=0, chains=2, progress=False)
+    noise = [trace.stats["kinetic_temperature"] for trace in traces.values()]
+    assert abs(noise[0] - noise[1]).min() > 1e-4

@@ -13,20 +13,53 @@ from ggmc.targets.layout import Layout
 
 
 class Moment(NamedTuple):
-    """Where a run stands after a trajectory."""
+    """Where a run stands after a trajectory, as a callback sees it.
+
+    Example:
+        >>> import torch, ggmc
+        >>> target = ggmc.Density(lambda x: -(x**2).sum() / 2, torch.zeros(3, dtype=torch.float64))
+        >>> seen = []
+        >>> def callback(moment):
+        ...     seen.append((moment.iteration, moment.warming))
+        >>> _ = ggmc.sample(target, ggmc.HMC(0.5, 3), draws=2, warmup=1, progress=False, callback=callback)
+        >>> seen
+        [(1, True), (2, False), (3, False)]
+    """
 
     iteration: int
     """Trajectories so far, warm-up included."""
     warming: bool
-    """Whether it belongs to warm-up."""
+    """Whether this trajectory belonged to warm-up."""
     info: Info
+    """What it did."""
     state: State
+    """Where the chains are now."""
     step_size: float
+    """The one it was made with; while that is tuned, the one of the next trajectory."""
     mass: Mass
+    """The one now in use."""
     layout: Layout
+    """The names and shapes of the tensors in one row."""
+
+    @property
+    def acceptance(self) -> float:
+        """The trajectory's acceptance rate, in the mean over chains; NaN where it was not computed."""
+        return mean_acceptance(self.info)
 
 
 Callback = Callable[[Moment], None]
+
+
+def mean_acceptance(info: Info) -> float:
+    """The acceptance rate of one trajectory, in the mean over chains, as the trace reports it.
+
+    Args:
+        info: What the trajectory did.
+
+    Returns:
+        NaN where it was not computed.
+    """
+    return info.statistics.get("acceptance_rate", info.acceptance()).mean().item()
 
 
 class Progress:
@@ -45,13 +78,18 @@ class Progress:
         self._sampling = False
 
     def update(self, info: Info, warming: bool) -> None:
-        """Count one trajectory."""
+        """Count one trajectory.
+
+        Args:
+            info: What it did.
+            warming: Whether it belonged to warm-up.
+        """
         if self._bar.disable:
             return
         if not warming and not self._sampling:
             self._sampling, self._accepted, self._diverging, self._seen = True, 0.0, 0, 0
             self._bar.set_description("sampling")
-        acceptance = info.acceptance().mean().item()
+        acceptance = mean_acceptance(info)
         if acceptance == acceptance:  # NaN where it was not computed
             self._accepted += acceptance
             self._seen += 1

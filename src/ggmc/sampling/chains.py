@@ -101,11 +101,16 @@ class Chains:
         if kept:
             yield _block(kept)
 
-    def moment(self, info: Info) -> Moment:
-        """How things stand, for a callback."""
+    def moment(self, info: Info, warming: bool) -> Moment:
+        """How things stand, for a callback.
+
+        Args:
+            info: What the last trajectory did.
+            warming: Whether it belonged to warm-up.
+        """
         mass = self.warmup.mass if self._sampler is None else self._sampler.parameters.mass
         iteration = self.warmup.iteration + self.drawn
-        return Moment(iteration, self.warming, info, self.state, self._step_size(info), mass, self.target.layout)
+        return Moment(iteration, warming, info, self.state, self._step_size(info), mass, self.target.layout)
 
     def remarks(self) -> list[str]:
         """What a reader of the draws should know about how they were made."""
@@ -124,7 +129,11 @@ class Chains:
         }
 
     def load_state_dict(self, stored: dict[str, Any]) -> None:
-        """Restore a saved state; refuses that of a run with other settings."""
+        """Restore a saved state.
+
+        Args:
+            stored: From `state_dict`; that of a run with other settings is refused.
+        """
         own = self.state_dict()
         for name in ("kernel", "warmup_iterations", "anneal"):
             if stored[name] != own[name]:
@@ -161,11 +170,10 @@ class Chains:
     def _draw(self, info: Info) -> _Draw:
         assert self._sampler is not None
         state, layout, parameters = self.state, self.target.layout, self._sampler.parameters
-        assert state.potential is not None
-        mass = parameters.mass
+        mass, unknown = parameters.mass, torch.full_like(info.log_accept, torch.nan)
         known_gradient = state.gradient if self._sampler.field.exact else None
         stats = {
-            "lp": -state.potential if state.untested_work is None else torch.full_like(state.potential, torch.nan),
+            "lp": unknown if state.potential is None or state.untested_work is not None else -state.potential,
             "acceptance_rate": info.acceptance(),
             "log_accept": info.log_accept,
             "is_accepted": info.accepted,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import logging
 import time
+from collections.abc import Callable
 from datetime import UTC, datetime
 
 import torch
@@ -111,19 +112,19 @@ def sample(
         def after_each(info: Info, warming: bool) -> None:
             bar.update(info, warming)
             if callback is not None:
-                callback(run.moment(info))
+                callback(run.moment(info, warming))
 
+        kept = 0
         try:
             for block in run.blocks(draws, after_each):
                 store.append(block)
+                kept += block.rows.shape[1]
         except KeyboardInterrupt:
-            if not run.drawn:
+            if not kept:
                 raise
-            log.warning("Interrupted: returning the %d draws per chain made so far, of %d.", run.drawn, draws)
+            log.warning("Interrupted: returning the %d draws per chain made so far, of %d.", kept, draws)
         except Exception as error:
-            if run.drawn:
-                setattr(error, "trace", trace_so_far())  # noqa: B010
-                error.add_note(f"The {run.drawn} draws per chain made before this are in the exception's `trace`.")
+            _tell_what_was_kept(error, run.drawn, kept, trace_so_far)
             raise
     trace = trace_so_far()
     wanted = run.warmup.wanted if run.warmup.tuning else None
@@ -135,6 +136,15 @@ def sample(
     for message in trace.warnings:
         log.warning("%s", message)
     return trace
+
+
+def _tell_what_was_kept(error: Exception, drawn: int, kept: int, trace: Callable[[], Trace]) -> None:
+    """Give an exception the draws made before it, and say so if the store did not keep them all."""
+    if kept:
+        setattr(error, "trace", trace())  # noqa: B010
+        error.add_note(f"The {kept} draws per chain made before this are in the exception's `trace`.")
+    if kept < drawn:
+        error.add_note(f"The store did not keep the last {drawn - kept} of {drawn} draws per chain: they are lost.")
 
 
 def _checked(start: object, chains: int) -> Tensor:

@@ -1,14 +1,17 @@
 """A tempering sweep: the same posterior at several temperatures, each run begun where the last one ended.
 
-At temperature T the law sampled is exp(−U/T): T < 1 is a cold posterior, sharper than Bayes' rule would have it. How
+At temperature T the distribution sampled is exp(−U/T): T < 1 is a cold posterior, sharper than Bayes' rule gives. How
 predictions change with T tells whether prior and likelihood suit each other.
 """
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NamedTuple
+
+from torch import Tensor
 
 from ggmc.errors import BadInput, require_positive
 from ggmc.kernels import Kernel
@@ -19,12 +22,16 @@ from ggmc.trace.trace import Trace
 if TYPE_CHECKING:
     import pandas
 
+log = logging.getLogger("ggmc")
+
 
 class Tempered(NamedTuple):
-    """What a sweep gives: a table with one row per temperature, and the traces by temperature."""
+    """What a sweep gives."""
 
     table: pandas.DataFrame
+    """One row per temperature: acceptance, step size, mean potential, and the scores of test data."""
     traces: dict[float, Trace]
+    """By temperature."""
 
 
 def tempering(
@@ -33,12 +40,27 @@ def tempering(
     kernel: Kernel | None = None,
     x: Any = None,
     y: Any = None,
+    *,
+    draws: int = 1000,
+    start: Tensor | None = None,
     **options: Any,
 ) -> Tempered:
     """Sample at each temperature, from the highest down, and tabulate.
 
-    The table has acceptance, step size and the mean potential, and with test data `x`, `y` their scores. `options` are
-    those of `ggmc.sample`; the kernel's own temperature is replaced. Ctrl-C returns the temperatures done so far.
+    Ctrl-C returns the temperatures done so far; an exception carries their traces as its `traces` attribute.
+
+    Args:
+        target: What is sampled.
+        temperatures: Different positive numbers. The table has them in this order.
+        kernel: How; its own temperature is replaced. By default as in `ggmc.sample`.
+        x: Test inputs, whose predictions are scored; by default none.
+        y: Their outcomes.
+        draws: Draws kept of each chain at each temperature.
+        start: The first positions of the first run, [chains, d].
+        options: Further ones of `ggmc.sample`, such as `warmup` and `chains`; a `store` is refused.
+
+    Returns:
+        A table with one row per temperature, and the traces by temperature.
 
     Example:
         >>> import torch, ggmc
@@ -55,20 +77,37 @@ def tempering(
         require_positive("temperature", temperature)
     if (x is None) != (y is None):
         raise BadInput("give both x and y to score predictions, or neither")
+    if options.get("store") is not None:
+        raise BadInput("one store cannot keep several runs: sample each temperature by itself, with a store of its own")
     traces: dict[float, Trace] = {}
     table: dict[float, dict[str, float]] = {}
-    begin = options.pop("start", None)
-    for temperature in sorted(temperatures, reverse=True):
-        settings: Any = replace(DEFAULT if kernel is None else kernel, temperature=temperature)  # pyright: ignore
-        trace = sample(target, settings, start=begin, **options)
-        traces[temperature] = trace
-        table[temperature] = {
-            "acceptance": float(trace.stats["acceptance_rate"].mean()),
-            "step_size": float(trace.kernel.step_size),
-            "potential": float(-trace.stats["lp"].mean()),
-        } | ({} if x is None else trace.score(x, y))
-        if trace.num_draws < options.get("draws", 1000):  # interrupted: so is the sweep
-            break
-        begin = trace.rows()[:, -1]
-    done = [temperature for temperature in temperatures if temperature in traces]
+    try:
+        for temperature in sorted(temperatures, reverse=True):
+            settings = replace(DEFAULT if kernel is None else kernel, temperature=temperature)  # pyright: ignore
+            trace = sample(target, settings, draws, start=start, **options)
+            traces[temperature] = trace
+            table[temperature] = _row(trace, x, y)
+            if trace.num_draws < draws:  # interrupted: so is the sweep
+                break
+            start = trace.rows()[:, -1]
+    except KeyboardInterrupt:
+        if not table:
+            raise
+        log.warning("Interrupted: returning the temperatures done so far, %s.", ", ".join(map(str, table)))
+    except Exception as error:
+        if traces:
+            setattr(error, "traces", traces)  # noqa: B010
+            error.add_note(f"The traces of the temperatures {list(traces)} are in the exception's `traces`.")
+        raise
+    done = [temperature for temperature in temperatures if temperature in table]
     return Tempered(pandas.DataFrame.from_dict(table, orient="index").loc[done], traces)
+
+
+def _row(trace: Trace, x: Any, y: Any) -> dict[str, float]:
+    size = trace.kernel.step_size
+    row = {
+        "acceptance": float(trace.stats["acceptance_rate"].mean()),
+        "step_size": float("nan") if size is None else float(size),
+        "potential": float(-trace.stats["lp"].mean()),
+    }
+    return row if x is None else row | trace.score(x, y)

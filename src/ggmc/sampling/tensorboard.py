@@ -1,22 +1,23 @@
-"""A run shown in TensorBoard while it goes on (`pip install ggmc[tensorboard]`)."""
+"""A run shown in TensorBoard while it runs (`pip install ggmc[tensorboard]`)."""
 
 from __future__ import annotations
 
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING
 
 from ggmc.errors import require_count
-from ggmc.trace import diagnostics
-
-if TYPE_CHECKING:
-    from ggmc.sampling.callbacks import Moment
+from ggmc.sampling.callbacks import Moment
+from ggmc.trace.diagnostics import kinetic_temperature, kinetic_temperatures
 
 
 class Logger:
     """Writes acceptance, energy error, potential, step size and kinetic temperatures; pass it as `callback`.
 
-    All are means over chains, after every `every`-th trajectory; temperatures also by tensor.
+    All are means over chains; temperatures also by tensor.
+
+    Args:
+        folder: Where TensorBoard finds them (`tensorboard --logdir folder`).
+        every: Write after every so many trajectories.
 
     Example:
         >>> import tempfile, torch, ggmc
@@ -36,20 +37,25 @@ class Logger:
         self._every = every
 
     def __call__(self, moment: Moment) -> None:
+        """Write one trajectory's numbers, if it is its turn.
+
+        Args:
+            moment: How things stand after the trajectory.
+        """
         if moment.iteration % self._every:
             return
-        info, state = moment.info, moment.state
+        info, state, mass, layout = moment.info, moment.state, moment.mass, moment.layout
         numbers = {
-            "acceptance_rate": info.log_accept.clamp_max(0.0).exp().mean().item(),
+            "acceptance_rate": moment.acceptance,
             "energy_error": info.energy_error.mean().item(),
             "diverging": info.diverging.double().mean().item(),
             "step_size": moment.step_size,
-            "kinetic_temperature/all": diagnostics.kinetic_temperature(state.momentum, moment.mass).mean().item(),
+            "kinetic_temperature/all": kinetic_temperature(state.momentum, mass).mean().item(),
         }
         if state.potential is not None:
             numbers["potential"] = state.potential.mean().item()
-        by_tensor = diagnostics.kinetic_temperatures(state.momentum, moment.mass, moment.layout).mean(0).tolist()
-        numbers |= {f"kinetic_temperature/{n}": t for n, t in zip(moment.layout.shapes, by_tensor, strict=True)}
+        by_tensor = kinetic_temperatures(state.momentum, mass, layout).mean(0).tolist()
+        numbers |= {f"kinetic_temperature/{n}": t for n, t in zip(layout.shapes, by_tensor, strict=True)}
         for name, number in numbers.items():
             self._writer.add_scalar(name, number, moment.iteration)
 
