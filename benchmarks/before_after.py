@@ -32,13 +32,8 @@ import ggmc
 # Only public names that both versions have may be used in the cases: the other one runs this very file.
 
 
-class Case(NamedTuple):
-    """Something to measure."""
-
-    go: Callable[[int], Tensor]
-    """Does it so many times; returns numbers to compare."""
-    steps: int
-    """Steps in one of them: times are told per step."""
+Case = Callable[[int], tuple[Tensor, int]]
+"""Does something so many times; returns numbers to compare, and how many steps that took."""
 
 
 def logistic(num_data: int, features: int) -> ggmc.DataDensity:
@@ -82,31 +77,42 @@ def schools() -> ggmc.Density:
     return ggmc.Density(log_prob, start, {"tau": constraints.positive})
 
 
-def trajectories(target: Any, kernel: Any, steps: int, chains: int = 4) -> Case:
+def trajectories(target: Any, kernel: Any, chains: int = 4) -> Case:
     """A kernel's trajectories with fixed settings, one after another."""
     init, step = kernel.bind(target)
     generator = torch.Generator().manual_seed(0)
     state = init(target.starts(chains, generator), generator)
 
-    def go(times: int) -> Tensor:
+    def go(times: int) -> tuple[Tensor, int]:
         nonlocal state
+        steps = 0
         for _ in range(times):
-            state, _info = step(state, generator)
-        return state.position
+            state, info = step(state, generator)
+            steps += info.steps
+        return state.position, steps
 
-    return Case(go, steps)
+    return go
 
 
-def sampled(target: Any, kernel: Any, steps: int, warmup: int, draws: int) -> Case:
-    """Whole runs of `ggmc.sample`, diagnosis included."""
+def sampled(target: Any, kernel: Any, warmup: int, draws: int) -> Case:
+    """Whole runs of `ggmc.sample`, diagnosis included, told per gradient: warm-up takes as many as it needs."""
+    gradients = 0
+    uncounted = target.potential_and_gradient
 
-    def go(times: int) -> Tensor:
-        found = torch.zeros(0)
+    def counted(position: Tensor) -> tuple[Tensor, Tensor]:
+        nonlocal gradients
+        gradients += 1
+        return uncounted(position)
+
+    target.potential_and_gradient = counted
+
+    def go(times: int) -> tuple[Tensor, int]:
+        before, found = gradients, torch.zeros(0)
         for seed in range(times):
             found = ggmc.sample(target, kernel, draws, warmup, seed=seed, progress=False).rows()
-        return found
+        return found, gradients - before
 
-    return Case(go, steps * (warmup + draws))
+    return go
 
 
 def training(scheme: str, only_step: bool) -> Case:
@@ -120,7 +126,7 @@ def training(scheme: str, only_step: bool) -> Case:
         optimiser.zero_grad()
         torch.nn.functional.cross_entropy(net(x), y).backward()
 
-    def go(times: int) -> Tensor:
+    def go(times: int) -> tuple[Tensor, int]:
         for _ in range(times):
             optimiser.begin_trajectory()
             gradient()
@@ -129,9 +135,9 @@ def training(scheme: str, only_step: bool) -> Case:
                     gradient()
                 optimiser.step()
             optimiser.end_trajectory()
-        return torch.cat([weight.detach().flatten() for weight in net.parameters()])
+        return torch.cat([weight.detach().flatten() for weight in net.parameters()]), 100 * times
 
-    return Case(go, 100)
+    return go
 
 
 def potential() -> Case:
@@ -139,12 +145,12 @@ def potential() -> Case:
     target = logistic(20_000, 50)
     position = 0.1 * torch.randn((4, 50), generator=torch.Generator().manual_seed(0), dtype=torch.float64)
 
-    def go(times: int) -> Tensor:
+    def go(times: int) -> tuple[Tensor, int]:
         for _ in range(times - 1):
             target.potential(position)
-        return target.potential(position)
+        return target.potential(position), times
 
-    return Case(go, 1)
+    return go
 
 
 def curvature(features: int, per_direction: float) -> Tensor:
@@ -154,27 +160,25 @@ def curvature(features: int, per_direction: float) -> Tensor:
 
 CASES: dict[str, Callable[[], Case]] = {
     "logistic, N = 1000, d = 25": lambda: trajectories(
-        credit(), ggmc.GGMC(0.5, 1.0, 5, "O(BAB)O", mass=curvature(25, 200.0)), 5
+        credit(), ggmc.GGMC(0.5, 1.0, 5, "O(BAB)O", mass=curvature(25, 200.0))
     ),
     "... ggmc.sample, fixed settings": lambda: sampled(
-        credit(), ggmc.GGMC(0.5, 1.0, 5, "O(BAB)O", mass=curvature(25, 200.0)), 5, 50, 100
+        credit(), ggmc.GGMC(0.5, 1.0, 5, "O(BAB)O", mass=curvature(25, 200.0)), 50, 100
     ),
-    "... ggmc.sample, defaults": lambda: sampled(credit(), None, 1, 100, 100),
-    "schools, d = 10": lambda: trajectories(schools(), ggmc.GGMC(0.3, 1.0, 6, "O(BAB)O"), 6),
+    "... ggmc.sample, defaults": lambda: sampled(credit(), None, 100, 100),
+    "schools, d = 10": lambda: trajectories(schools(), ggmc.GGMC(0.3, 1.0, 6, "O(BAB)O")),
     "minibatches, N = 20,000, 20 batches": lambda: trajectories(
         logistic(20_000, 50),
         ggmc.GGMC(0.02, 1.0, "1 sweep", guide=ggmc.Minibatch(1000), mass=curvature(50, 4000.0)),
-        40,
     ),
     "control variates, dense curvature": lambda: trajectories(
         logistic(20_000, 50),
         ggmc.GGMC(0.3, 1.0, 10, guide=ggmc.ControlVariate(1000, curvature="dense"), mass=curvature(50, 4000.0)),
-        10,
     ),
     "optim.GGMC, a training step": lambda: training("OABAO", only_step=False),
     "optim.GGMC, step alone": lambda: training("OABAO", only_step=True),
     "optim.GGMC, step alone, O(ABA)O": lambda: training("O(ABA)O", only_step=True),
-    "MALA, N = 1000, d = 25": lambda: trajectories(credit(), ggmc.MALA(0.4, mass=curvature(25, 200.0)), 1),
+    "MALA, N = 1000, d = 25": lambda: trajectories(credit(), ggmc.MALA(0.4, mass=curvature(25, 200.0))),
     "potential, N = 20,000": potential,
 }
 
@@ -190,12 +194,12 @@ def serve() -> None:
         asked = json.loads(line)
         if case is None:
             case = CASES[asked]()
-            found = case.go(2)
-            answer: Any = [str(Path(ggmc.__file__).parent), case.steps, found.double().flatten().tolist()]
+            found = case(2)[0]
+            answer: Any = [str(Path(ggmc.__file__).parent), found.double().flatten().tolist()]
         else:
             begun = time.process_time()
-            case.go(asked)
-            answer = time.process_time() - begun
+            steps = case(asked)[1]
+            answer = [time.process_time() - begun, steps]
         print(json.dumps(answer), flush=True)
 
 
@@ -218,7 +222,7 @@ class Side:
             stderr=subprocess.DEVNULL,
             text=True,
         )
-        where, self.steps, self.numbers = self.ask(name)
+        where, self.numbers = self.ask(name)
         if Path(where) != (checkout / "src" / "ggmc").resolve():
             raise SystemExit(f"{checkout} has no src/ggmc: ggmc was imported from {where}")
 
@@ -252,17 +256,19 @@ class Ratio(NamedTuple):
 def compare(name: str, checkouts: tuple[Path, Path], rounds: int, blocks: int, seconds: float, bar: Any) -> Ratio:
     """Both sides in turn."""
     pairs: list[tuple[float, float]] = []
-    same, steps = True, 1
+    same = True
     for _ in range(rounds):
         before, after = (Side(checkout, name) for checkout in checkouts)
         same = same and before.numbers == after.numbers
-        times = max(1, round(seconds * 5 / max(1e-9, after.ask(5))))
+        times = max(1, round(seconds * 2 / max(1e-9, after.ask(2)[0])))
         for side in (before, after):
             side.ask(times)  # both warm
-        steps = after.steps * times
         for block in range(blocks):
             turn = (before, after) if block % 2 else (after, before)
-            found = {side: side.ask(times) / steps for side in turn}
+            found: dict[Side, float] = {}
+            for side in turn:
+                spent, steps = side.ask(times)
+                found[side] = spent / steps
             pairs.append((found[before], found[after]))
             bar.update()
         before.close()
