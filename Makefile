@@ -4,7 +4,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 BENCH := .venv-bench/bin
 
-.PHONY: demo test test-slow lint format bench clean
+.PHONY: demo test test-slow mutants lint format bench clean
 
 demo: .venv/.ready
 	$(BIN)/python examples/demo.py
@@ -14,6 +14,12 @@ test: .venv/.ready
 
 test-slow: .venv/.ready
 	$(BIN)/python -m pytest -n 2 -m slow
+
+# Small changes to the core, one at a time: how many do the quick tests notice? About half an hour.
+mutants: .venv/.ready
+	$(BIN)/pip install --quiet --constraint constraints.txt --editable ".[mutants]"
+	$(BIN)/mutmut run --max-children 2
+	$(BIN)/mutmut export-cicd-stats
 
 lint: .venv/.ready
 	$(BIN)/ruff check
@@ -39,4 +45,4 @@ bench: .venv-bench/.ready
 	touch $@
 
 clean:
-	rm -rf .venv .venv-bench out
+	rm -rf .venv .venv-bench out mutants

@@ -24,6 +24,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import torch
 from torch import Tensor
+from torch.distributions import constraints
 from tqdm.auto import tqdm
 
 import ggmc
@@ -78,7 +79,7 @@ def schools() -> ggmc.Density:
 
     one = torch.ones((), dtype=torch.float64)
     start = {"z": torch.zeros(8, dtype=torch.float64), "mu": 0 * one, "tau": one}
-    return ggmc.Density(log_prob, start, {"tau": torch.distributions.constraints.positive})
+    return ggmc.Density(log_prob, start, {"tau": constraints.positive})
 
 
 def trajectories(target: Any, kernel: Any, steps: int, chains: int = 4) -> Case:

@@ -71,3 +71,15 @@ def test_all_chains_may_go_the_same_way() -> None:
         end, _ = trajectory.run_either_way(plans, some_state(1), parameters(), FIELD, None, LETTERS, generator)
         ends.add(end.position[0, 0].item())
     assert len(ends) == 2
+
+
+def test_every_chain_keeps_its_own_untested_work() -> None:
+    factors = Along(Cosine(0.2)).factors(3)
+    scheme = Scheme("BAB")
+    plans = scheme.plan(3, factors), scheme.plan(3, factors.reversed())
+    work = torch.arange(20, dtype=F64)
+    state = some_state(20)._replace(untested_work=work)
+    generator = torch.Generator().manual_seed(0)
+    end, _ = trajectory.run_either_way(plans, state, parameters(), FIELD, None, LETTERS, generator)
+    assert end.untested_work is not None
+    assert torch.equal(end.untested_work, work)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+from fractions import Fraction
 from typing import Any
 
 import pytest
@@ -10,9 +12,11 @@ import torch
 import ggmc
 from ggmc.dynamics.mass import Identity
 from ggmc.dynamics.schedule import Along, Cosine, Cyclical, Drops, Flat, Over, ThereAndBack
-from ggmc.dynamics.scheme import Scheme
-from ggmc.dynamics.state import Parameters
+from ggmc.dynamics.scheme import Move, Scheme
+from ggmc.dynamics.state import Parameters, State
+from ggmc.dynamics.trajectory import Trajectory
 from ggmc.errors import BadInput, NotExact
+from tests.support.motion import FIELD, parameters
 
 F64 = torch.float64
 
@@ -69,6 +73,14 @@ def test_noise_of_different_temperatures_is_not_merged() -> None:
     plan = Scheme("OBABO").plan(2, Along(temperature=lambda x: 1.0 + (x > 0.5)).factors(2))
     warmths = [move.warmth for move in plan.moves if move.letter == "O"]
     assert warmths == [1.0, 1.0, 2.0, 2.0]
+
+
+def test_noise_of_each_temperature_has_its_own_size() -> None:
+    zero = torch.zeros(1, 2, dtype=F64)
+    path = Trajectory(State(zero, zero), parameters(0.3, friction=0.7), FIELD, None, lambda: torch.ones_like(zero))
+    keep, spread = math.exp(-0.21), math.sqrt(-math.expm1(-0.42))
+    path.run([Move("O", Fraction(1)), Move("O", Fraction(1), warmth=4.0)])
+    torch.testing.assert_close(path.momentum, torch.full_like(zero, keep * spread + 2 * spread))
 
 
 def test_outermost_noise_of_another_temperature_is_part_of_the_test() -> None:

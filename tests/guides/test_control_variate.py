@@ -81,6 +81,30 @@ def test_a_mass_is_positive_where_the_curvature_is_not() -> None:
     assert torch.linalg.eigvalsh(field.mass()).min() > 0
 
 
+@pytest.mark.parametrize("curvature", ["diagonal", "dense"])
+def test_a_negative_curvature_has_its_absolute_value_as_mass(curvature: str) -> None:
+    def two_wells(w: Tensor, batch: Tensor) -> Tensor:  # the curvature of each coordinate is 12 w² − 4
+        return -((w**2 - 1) ** 2).sum() / 5 + 0 * batch
+
+    start = torch.tensor([0.5, 2.0], dtype=F64)
+    target = ggmc.DataDensity(lambda w: 0 * w.sum(), two_wells, torch.zeros(5, dtype=F64), start)
+    field: Any = ggmc.ControlVariate(2, curvature=curvature, anchor=start).bind(target)
+    mass = field.mass() if curvature == "diagonal" else field.mass().diagonal()
+    torch.testing.assert_close(mass, torch.tensor([1.0, 44.0], dtype=F64))
+
+
+def test_starts_are_correlated_as_the_curvature_says() -> None:
+    data = torch.tensor([[3.0, 2.8], [2.9, 3.1], [3.2, 3.0], [0.1, 0.3]], dtype=F64)
+    target = ggmc.DataDensity(
+        lambda w: -(w**2).sum() / 2, lambda w, x: -((x @ w) ** 2) / 2, data, torch.zeros(2, dtype=F64)
+    )
+    field: Any = ggmc.ControlVariate(2, curvature="dense").bind(target)
+    hessian = torch.eye(2, dtype=F64) + data.mT @ data
+    starts = field.starts(4000, 0.25, torch.Generator().manual_seed(0))
+    whitened = starts @ torch.linalg.cholesky(hessian) / (2 * 0.25**0.5)  # twice as wide as the normal at T = 0.25
+    torch.testing.assert_close(torch.cov(whitened.mT), torch.eye(2, dtype=F64), rtol=0, atol=0.12)
+
+
 def test_chains_start_around_the_anchor_as_widely_as_the_curvature_says() -> None:
     field: Any = ggmc.ControlVariate(10, curvature="dense").bind(logistic())
     starts = field.starts(4000, 0.25, torch.Generator().manual_seed(0))

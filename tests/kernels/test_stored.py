@@ -11,6 +11,7 @@ import pytest
 import torch
 
 import ggmc
+from ggmc.dynamics.mass import as_mass
 from ggmc.dynamics.schedule import Along, Cosine, Cyclical, Drops, Over, ThereAndBack
 from ggmc.errors import BadInput
 from ggmc.guides import GradientField, Guide
@@ -54,6 +55,8 @@ def test_a_mass_keeps_every_digit(dtype: torch.dtype) -> None:
     again = by_way_of_json(ggmc.GGMC(0.1, mass=mass))
     assert again.mass.dtype == dtype
     assert torch.equal(again.mass, mass)
+    found = by_way_of_json(ggmc.GGMC(0.1, mass=as_mass(mass)))  # in the form that warm-up gives it
+    assert torch.equal(found.mass.as_tensor(), mass.double())
 
 
 def test_unknown_kernels_are_refused() -> None:

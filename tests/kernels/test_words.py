@@ -232,3 +232,14 @@ def test_a_momentum_that_is_never_refreshed_is_remarked_upon(kernel: Any, never:
     target = quartic_with_data()
     remarks = kernel.sampler(target, kernel.guide.bind(target)).remarks
     assert any("momentum is never refreshed" in remark for remark in remarks) == never
+
+
+@pytest.mark.parametrize("mass", [[4.0, 9.0, 16.0], [[4.0, 0.0, 0.0], [0.0, 9.0, 0.0], [0.0, 0.0, 16.0]]])
+def test_first_momenta_have_their_distribution(mass: Any) -> None:
+    """N(0, T·M): the noise of the identity, times √T and the root of the mass."""
+    position = torch.zeros(5, 3, dtype=F64)
+    plain, _ = ggmc.GGMC(0.1).bind(logistic())
+    init, _ = ggmc.GGMC(0.1, temperature=0.25, mass=mass).bind(logistic())
+    noise = plain(position, torch.Generator().manual_seed(0)).momentum
+    momentum = init(position, torch.Generator().manual_seed(0)).momentum
+    torch.testing.assert_close(momentum, 0.5 * noise * torch.tensor([2.0, 3.0, 4.0], dtype=F64))

@@ -126,3 +126,18 @@ def test_work_from_the_ends_and_kick_by_kick_agree_in_float32(monkeypatch: pytes
     rounding = eps / math.sqrt(12) * math.sqrt(number * optimiser.momenta.double().pow(4).sum().item())
     # The kick is made in two halves here, so that there are twice as many roundings.
     assert info.work.item() == pytest.approx(work.item(), abs=6 * math.sqrt(2) * rounding)
+
+
+@pytest.mark.parametrize(
+    ("options", "steps_of_friction"), [({}, 1), ({"friction_every": 2}, 2), ({"scheme": "O(ABA)O"}, 4)]
+)
+def test_friction_at_the_ends_acts_before_the_next_trajectory(options: Any, steps_of_friction: int) -> None:
+    module = net()
+    optimiser = ggmc(module, temperature=0.0, **options)
+    optimiser.begin_trajectory()
+    steps(module, optimiser, 4)
+    optimiser.end_trajectory()
+    momentum = optimiser.momenta.clone()
+    assert momentum.abs().max() > 0
+    optimiser.begin_trajectory()
+    torch.testing.assert_close(optimiser.momenta, 0.9**steps_of_friction * momentum)

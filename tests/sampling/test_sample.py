@@ -5,7 +5,6 @@ from __future__ import annotations
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 from typing import Any
 
@@ -166,14 +165,15 @@ def test_a_real_control_c_in_another_process(tmp_path: Path) -> None:
         "import signal, torch, ggmc\n"
         "signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background job would ignore it\n"
         "target = ggmc.Density(lambda x: -(x**2).sum(), torch.zeros(2, dtype=torch.float64))\n"
-        "print('ready', flush=True)\n"
-        "trace = ggmc.sample(target, ggmc.MALA(0.5), draws=10**6, warmup=0, progress=False)\n"
+        "def tell(moment):\n"
+        "    if moment.iteration == 60:  # some draws have been made\n"
+        "        print('ready', flush=True)\n"
+        "trace = ggmc.sample(target, ggmc.MALA(0.5), draws=10**6, warmup=0, progress=False, callback=tell)\n"
         "print('drawn', trace.num_draws, flush=True)\n"
     )
     with subprocess.Popen([sys.executable, str(script)], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL) as process:
         assert process.stdout is not None
         assert process.stdout.readline().strip() == b"ready"
-        time.sleep(2)
         process.send_signal(signal.SIGINT)
         answer = process.stdout.read().split()
     assert answer[0] == b"drawn"

@@ -11,6 +11,7 @@ from torch.distributions import HalfNormal, Normal, constraints
 
 import ggmc
 from ggmc.targets import potential
+from ggmc.targets.batched import Compiled
 
 F64 = torch.float64
 needs_compiler = pytest.mark.skipif(shutil.which("g++") is None, reason="no C++ compiler")
@@ -135,3 +136,12 @@ def test_a_compiled_target_is_pickled_without_its_programs(monkeypatch: pytest.M
     seen = compilations(monkeypatch)
     assert torch.equal(again.potential_and_gradient(rows)[1], gradient)
     assert len(seen) == 1
+
+
+@needs_compiler
+def test_another_precision_is_another_program() -> None:
+    """A program has the precision of its constants built in."""
+    add_a_third = Compiled(lambda x: x + torch.full((2,), 1 / 3, dtype=x.dtype))
+    for dtype in (F64, torch.float32, F64):
+        zero = torch.zeros(2, dtype=dtype)
+        torch.testing.assert_close(add_a_third(zero), torch.full((2,), 1 / 3, dtype=dtype), rtol=1e-15, atol=0)

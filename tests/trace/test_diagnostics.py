@@ -199,10 +199,8 @@ def test_the_source_of_the_error_where_it_is_known(noise: float, remedy: str) ->
     trace = trace_of(white_noise(), acceptance_rate=0.3, noise_error=noise_error, energy_error=error)
     (found,) = check(trace)
     assert remedy in found
-    assert (
-        f"the guide's noise makes {noise_error[np.isfinite(noise_error)].std():.2g} (standard deviation) and the step size 1:"
-        in found
-    )
+    spread = noise_error[np.isfinite(noise_error)].std()
+    assert f"the guide's noise makes {spread:.2g} (standard deviation) and the step size 1:" in found
     trace = trace_of(white_noise(), acceptance_rate=0.3, noise_error=np.nan, energy_error=np.nan)
     assert "guide" not in check(trace)[0]
 

@@ -222,7 +222,7 @@ def starts(scale: float, at_the_other: list[bool], seed: int) -> Tensor:
 
 @pytest.mark.parametrize("seed", [0, 1])
 def test_the_one_chain_in_a_wide_mode_stays_there(seed: int) -> None:
-    """A wide mode with 99.9 % of the mass holds one chain, a narrow one three: no reason to move the one."""
+    """A wide mode with 99.9 % of the mass, and one chain in it: three in the narrow one are no reason to move it."""
     target = two_modes(0.05, math.log(0.001 / 0.999))
     start = starts(0.05, [False, True, True, True], seed)
     trace = ggmc.sample(target, draws=50, warmup=300, progress=False, start=start, seed=seed)

@@ -56,7 +56,7 @@ def decide(
     assert end.potential is not None
     energy_error = end.potential - start.potential + work
     finite = energy_error.isfinite() & end.is_finite()
-    log_accept = torch.where(finite, log_ratio(energy_error, temperature), -torch.inf)
+    log_accept = torch.where(finite, -energy_error / temperature, -torch.inf)
     accepted = finite & (log_uniform < log_accept)
     diverging = ~finite | (energy_error > DIVERGENCE * temperature)
     info = Info(log_accept, accepted, diverging, energy_error, work, steps)

@@ -20,6 +20,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from fractions import Fraction
+from functools import cached_property
 from typing import NamedTuple
 
 from ggmc.dynamics.letters import LETTERS, Alphabet
@@ -110,9 +111,9 @@ class Scheme:
             return f"the word {self.word!r} has the letter E, whose work is not defined: use B or C"
         return None
 
-    @property
+    @cached_property
     def repeated(self) -> Scheme:
-        """The part in parentheses as a word of its own."""
+        """The part in parentheses as a word of its own, which keeps its plans."""
         return Scheme(self._parts()[1], self.letters)
 
     @property

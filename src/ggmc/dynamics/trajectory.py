@@ -63,13 +63,12 @@ class Trajectory(Motion):
 
     def run(self, moves: Sequence[Move]) -> None:
         """Carry out some more moves."""
-        prepared = self.parameters.prepared
-        for move in moves:
-            letter = self._letters[move.letter]
-            key = (letter, move.time, move.warmth, self.position.dtype)
+        prepared, dtype = self.parameters.prepared, self.position.dtype
+        for name, time, warmth in moves:
+            letter = self._letters[name]
+            key = (letter, time.numerator, time.denominator, warmth, dtype)  # to hash a Fraction itself is slow
             if key not in prepared:
-                numbers = letter.prepare(float(move.time), move.warmth, self.parameters, self.position)
-                prepared[key] = numbers
+                prepared[key] = letter.prepare(float(time), warmth, self.parameters, self.position)
             letter.apply(self, prepared[key])
 
     @property

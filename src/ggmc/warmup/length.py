@@ -124,7 +124,7 @@ def explore(
     assert start.potential is not None
     path = Trajectory(start, parameters, field, tape, noise, word.letters)
     positions = [paths.observed(start.position)]
-    log_accepts = [torch.zeros_like(start.potential)]
+    energy_errors = [torch.zeros_like(start.potential)]
     for number in range(units):
         path.run(plan.before)
         path.run(plan.moves)
@@ -132,10 +132,9 @@ def explore(
             path.potential = target.potential(path.position)
         positions.append(paths.observed(path.position))
         if path.potential is not None:
-            energy_error = path.potential - start.potential + path.work
-            log_accepts.append(metropolis.log_ratio(energy_error, parameters.temperature))
-    if len(log_accepts) < len(positions):  # not tested on the way: taken to have grown in proportion
-        log_accepts = [log_accepts[-1] * (number / units) for number in range(units + 1)]
-    acceptances = torch.stack(log_accepts).nan_to_num(-torch.inf).clamp_max(0.0).exp()
+            energy_errors.append(path.potential - start.potential + path.work)
+    if len(energy_errors) < len(positions):  # not tested on the way: taken to have grown in proportion
+        energy_errors = [energy_errors[-1] * (number / units) for number in range(units + 1)]
+    acceptances = metropolis.log_ratio(torch.stack(energy_errors), parameters.temperature).clamp_max(0.0).exp()
     paths.add(torch.stack(positions), acceptances)
     return metropolis.decide(start, path.end(), path.work, units * unit, parameters.temperature, log_uniform)
