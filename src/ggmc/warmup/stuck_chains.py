@@ -118,6 +118,11 @@ def allowance(dimensions: int) -> float:
     return LEAST + PER_ROOT_DIMENSION * math.sqrt(dimensions)
 
 
+def fall(dimensions: int) -> float:
+    """How far below its mean, in temperatures, a potential in equilibrium hardly ever is: its deviation is √(d/2)."""
+    return 2.0 + 2.0 * math.sqrt(dimensions / 2)
+
+
 def judge(moments: ChainMoments, potential: Tensor, gradient: Tensor, temperature: float) -> Judged:
     """Which chains are stuck.
 
@@ -129,7 +134,7 @@ def judge(moments: ChainMoments, potential: Tensor, gradient: Tensor, temperatur
     """
     log_mass, allowed = moments.log_mass(gradient, temperature), allowance(moments.mean.shape[1])
     behind = log_mass < _middle(log_mass) - allowed
-    falling = (moments.potential - potential) / temperature > allowed
+    falling = (moments.potential - potential) / temperature > fall(moments.mean.shape[1])
     return Judged(log_mass, behind & ~falling, behind & falling)
 
 
