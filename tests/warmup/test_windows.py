@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import copy
 from itertools import pairwise
 
 import pytest
 import torch
+from torch.utils._pytree import tree_flatten
 
 import ggmc
+from ggmc.dynamics.state import State
 from ggmc.sampling.chains import Chains
-from ggmc.warmup.windows import windows
+from ggmc.warmup.windows import Window, windows
 from tests.support.gaussians import gaussian
 
 F64 = torch.float64
@@ -36,3 +39,25 @@ def test_each_window_has_moments_of_its_own_and_sees_chains_move() -> None:
         assert moments is not None
         assert moments.count == 4 * (i - max(end for end in [0, *chains.warmup.ends] if end <= i))
         assert moments.count < 40 or (moments.square_jumps > 0).all()
+
+
+def test_a_restored_window_goes_on_where_the_stored_one_was() -> None:
+    generator = torch.Generator().manual_seed(0)
+
+    def state() -> State:
+        position = torch.randn(4, 2, dtype=F64, generator=generator)
+        return State(position, position, (position**2).sum(1))
+
+    first, then = state(), state()
+    window = Window.opened(first, 0.5, "dense", True, settled=torch.tensor([True, False, True, True]))
+    window.add(first, torch.zeros_like(first.position))
+    window.paths.add(torch.randn(3, 4, 2, dtype=F64, generator=generator), torch.ones(3, 4, dtype=F64))
+    again = Window.restored(copy.deepcopy(window.state_dict()), torch.device("cpu"))
+    for each in (window, again):
+        each.add(then, first.position)
+    assert window.moments is not None
+    assert window.moments.count == 6  # of two draws, those of the three settled chains
+    stored, resumed = (tree_flatten(each.state_dict()) for each in (window, again))
+    assert stored[1] == resumed[1]
+    for one, other in zip(stored[0], resumed[0], strict=True):
+        assert torch.equal(torch.as_tensor(one), torch.as_tensor(other))
