@@ -1,4 +1,12 @@
-"""Exact Langevin sampling with stochastic gradients, for PyTorch."""
+"""Exact Langevin sampling with stochastic gradients, for PyTorch.
+
+The rooms: `targets` what is sampled; `guides` which gradient drives the motion; `bayes` torch modules as targets;
+`dynamics` how chains move, and the test; `kernels` which sampler; `warmup` tuning; `trace` the draws; `sampling` the
+loop; `optim` the same as torch optimisers.
+
+How they meet: a guide is bound to a target and becomes a gradient field, whose order draws a tape. A kernel states a
+program with a word; a scheme makes a plan of moves of the word, and each move carries out a letter.
+"""
 
 from ggmc import optim
 from ggmc.bayes import likelihoods, metrics, nets, priors

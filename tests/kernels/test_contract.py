@@ -37,6 +37,7 @@ class RandomSigns(Letter[None]):
     """S: each coordinate of the momentum keeps or changes its sign, with probability one half; counts the changes."""
 
     kicks, drifts, merges, outside = False, False, False, True
+    noisy, not_reversible = True, None
 
     def prepare(self, time: float, warmth: float, parameters: Parameters, like: Tensor) -> None:
         return None

@@ -161,7 +161,7 @@ def test_its_bias_falls_as_the_square_of_the_step() -> None:
 
 
 def test_the_test_is_refused_and_monitoring_says_why() -> None:
-    with pytest.raises(NotExact, match=r"no Metropolis test: its thermostat.*Use ggmc\.GGMC, or adjust=False"):
+    with pytest.raises(NotExact, match=r"no Metropolis test: the thermostat.*Use ggmc\.GGMC, or adjust=False"):
         ggmc.SGNHT(0.1, adjust=True)
     trace = ggmc.sample(quartic_with_data(), ggmc.SGNHT(0.1), draws=20, warmup=5, progress=False)
     assert (trace.stats["log_accept"] == -math.inf).all()

@@ -1,4 +1,4 @@
-"""What a posterior is given: the module, the data and the views of it, each checked, with the fix named."""
+"""Checks of what `Posterior` is given, module, data and augmented views; each error says how to correct it."""
 
 from __future__ import annotations
 

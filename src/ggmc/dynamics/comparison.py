@@ -1,4 +1,4 @@
-"""Where the energy error comes from: the guide beside the exact gradient, at some of a trajectory's kicks.
+"""How much of the energy error is the guide's noise: guide and exact gradient compared at a random part of the kicks.
 
 Along a path, the work of a kick is −t g·v with v the mean velocity. Its part −t (g − ∇U)·v is the guide's noise; the
 rest of the energy error is the discretisation's, which a smaller step makes smaller.

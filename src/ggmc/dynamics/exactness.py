@@ -7,14 +7,17 @@ while sampling.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from fractions import Fraction
 
 import torch
 from torch import Tensor
 
 from ggmc.dynamics import length
 from ggmc.dynamics.schedule import Along, Over
-from ggmc.dynamics.scheme import Scheme
+from ggmc.dynamics.scheme import Move, Scheme
+from ggmc.dynamics.state import Parameters, State, normals
+from ggmc.dynamics.trajectory import Trajectory
 from ggmc.errors import NotExact
 from ggmc.guides.base import GradientField
 from ggmc.guides.reversal import check_reversible, is_built_in
@@ -83,6 +86,44 @@ def _refuse_random_field(target: Target, field: GradientField) -> None:
             f"{type(field).__name__} is random: it gave two gradients at the same position and entry of the tape. Draw "
             "its randomness with an order, so that it is part of the tape, or use adjust=False"
         )
+
+
+def refuse_letters_without_way_back(
+    scheme: Scheme, position: Tensor, variables: Mapping[str, Tensor], parameters: Parameters, field: GradientField
+) -> None:
+    """Refuse a letter of the user's own that, from its end with the momentum flipped, does not lead back.
+
+    Only a letter that draws no noise can be tried like that; `ggmc.retrace` looks for the noise of the others.
+
+    Args:
+        scheme: The word.
+        position: A row to try it at, [1, d].
+        variables: The kernel's own variables there.
+        parameters: The numbers of the motion; the step size need not be known.
+        field: The gradient field.
+    """
+    generator = torch.Generator(position.device).manual_seed(0)
+    noise = normals(position, generator)
+    begin = State(position, noise(), extra=variables)
+    numbers = parameters.change(step_size=0.5)
+
+    def after(letter: str, state: State) -> State:
+        path = Trajectory(state, numbers, field, None, noise, scheme.letters)
+        path.run([Move(letter, Fraction(1))])
+        return path.state.flip()
+
+    for name, letter in scheme.own_letters.items():
+        if letter.noisy or letter.kicks:
+            continue
+        back = after(name, after(name, begin))
+        if not (
+            torch.allclose(back.position, begin.position, rtol=1e-4, atol=1e-4)
+            and torch.allclose(back.momentum, begin.momentum, rtol=1e-4, atol=1e-4)
+        ):
+            raise NotExact(
+                f"the letter {name} ({type(letter).__name__}) has no way back: from where it ended, with the momentum "
+                "flipped, it does not lead to where it began. Say why in its `not_reversible`, and use adjust=False"
+            )
 
 
 class Unchanged:

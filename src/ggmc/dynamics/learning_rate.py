@@ -1,9 +1,9 @@
-"""The paper's parameters: learning rate ℓ and momentum β against step size h and friction γ.
+"""Learning rate ℓ and momentum β, as in Garriga-Alonso and Fortuin (2020), against step size h and friction γ.
 
     β = e^(−γh),  ℓ = N h²          so          h = √(ℓ/N),  γ = −√(N/ℓ) · log β
 
 For the symplectic Euler scheme (SGHMC) β = 1 − γh instead. ℓ is the learning rate of SGD on the *mean* loss over N
-examples. Where two half steps of friction meet a whole kick, the rate at which that one kick acts is N h²(1 + β)/2.
+examples. In OABAO, one kick moves θ with the effective rate N h²(1 + β)/2.
 """
 
 from __future__ import annotations

@@ -16,7 +16,9 @@ The same for C, whose Gaussian densities there and back differ by just that and 
 respect to exp(−K/T), and A leaves K unchanged. Noise of another temperature Tₖ on the way is not reversible with
 respect to exp(−K/T), but its ratio is known: the heat Q = ΔK − W of such a move adds (1 − T/Tₖ) Q to the work.
 
-A kernel with moves of its own extends the table: `LETTERS | {"N": MyLetter()}`.
+A new letter is a subclass of `Letter` that states its facts and carries out `prepare`, `apply` and `noises`. A kernel
+with letters of its own extends the table, `Program(letters=LETTERS | {"N": MyLetter()})`: see `kernels/sgnht.py`. In
+general a letter adds ΔK + T · log[p(there) / (p(back) · |Jacobian|)] to the work, which is 0 for O and ΔK for a kick.
 """
 
 from __future__ import annotations
@@ -80,8 +82,11 @@ class Motion:
         self.potential = self.gradient = None
 
 
+FACTS = ("kicks", "drifts", "merges", "outside", "noisy", "not_reversible")
+
+
 class Letter(ABC, Generic[Numbers]):
-    """One kind of move. A subclass states these facts about itself, and carries out its equation."""
+    """One kind of move. A subclass states these facts about itself, all of them, and carries out its equation."""
 
     kicks: ClassVar[bool]
     """Whether it reads the gradient."""
@@ -91,6 +96,17 @@ class Letter(ABC, Generic[Numbers]):
     """Whether two in a row are one, for the sum of their times."""
     outside: ClassVar[bool]
     """Whether it leaves exp(−K/T) invariant by itself, so that at a trajectory's ends it stands outside the test."""
+    noisy: ClassVar[bool]
+    """Whether it draws noise where there is friction, and so refreshes the momentum."""
+    not_reversible: ClassVar[str | None]
+    """Why it has no way back, so that no word with it can be tested; None if, from where it ended and with the momentum
+    flipped, it leads back to where it began, with the work that it books."""
+
+    def __init_subclass__(cls) -> None:
+        super().__init_subclass__()
+        missing = [fact for fact in FACTS if not any(fact in vars(parent) for parent in cls.__mro__)]
+        if missing:
+            raise TypeError(f"the letter {cls.__name__} must state {', '.join(missing)}")
 
     @abstractmethod
     def prepare(self, time: float, warmth: float, parameters: Parameters, like: Tensor) -> Numbers:
@@ -130,6 +146,7 @@ class Drift(Letter[Tensor]):
     """A."""
 
     kicks, drifts, merges, outside = False, True, True, False
+    noisy, not_reversible = False, None
 
     def prepare(self, time: float, warmth: float, parameters: Parameters, like: Tensor) -> Tensor:
         return per_row(_time(time, parameters), like)
@@ -145,6 +162,7 @@ class Kick(Letter[Pair]):
     """B."""
 
     kicks, drifts, merges, outside = True, False, True, False
+    noisy, not_reversible = False, None
 
     def prepare(self, time: float, warmth: float, parameters: Parameters, like: Tensor) -> Pair:
         t = _time(time, parameters)
@@ -164,6 +182,7 @@ class Friction(Letter[tuple[Tensor, Tensor, float] | None]):
     """O. No friction draws no noise."""
 
     kicks, drifts, merges, outside = False, False, True, True
+    noisy, not_reversible = True, None
 
     def prepare(
         self, time: float, warmth: float, parameters: Parameters, like: Tensor
@@ -191,6 +210,7 @@ class ImplicitKick(Letter[tuple[Pair, Tensor, Tensor | None, float]]):
     """C."""
 
     kicks, drifts, merges, outside = True, False, False, False
+    noisy, not_reversible = True, None
 
     def prepare(
         self, time: float, warmth: float, parameters: Parameters, like: Tensor
@@ -220,6 +240,7 @@ class EulerKick(Letter[tuple[Tensor, Tensor, Tensor | None]]):
     """E. Its work is not defined: no word with it can be retraced."""
 
     kicks, drifts, merges, outside = True, False, False, False
+    noisy, not_reversible = True, "its work is not defined: use B or C"
 
     def prepare(
         self, time: float, warmth: float, parameters: Parameters, like: Tensor

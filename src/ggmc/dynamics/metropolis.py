@@ -1,12 +1,12 @@
-"""The one accept/reject.
+"""The Metropolis test; there is no other in the library.
 
 For a trajectory from s = (θ, m) to s' = (θ', m') whose kicks did the work W,
 
     log α = −(1/T) · [ U(θ') − U(θ) + W ],      accept with probability min(1, α).
 
 Accepted, the chain goes to s'. Rejected, it goes to F(s) = (θ, −m): same position, *negated* momentum, the *start's*
-potential and gradient. Without the flip the chain samples another distribution, and on symmetric targets nothing shows.
-A non-finite end means α = 0: it is rejected and counted as divergent, never tried again. Where nothing is to be
+potential and gradient. Without the flip the chain samples another distribution, which tests on symmetric targets do not
+detect. A non-finite end means α = 0: it is rejected and counted as divergent, never tried again. Where nothing is to be
 rejected, `monitor` reports the same log α.
 """
 

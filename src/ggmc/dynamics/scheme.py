@@ -4,7 +4,8 @@ Parentheses mark the part repeated `steps` times; without them the whole word is
 repeated part gets t = h/n each time, and one that stands n times outside it gets t = steps·h/n: over a trajectory each
 letter acts for the time steps·h, so that γ always means the same loss per unit of time.
 
-A word that reads the same backwards can be retraced, so that a Metropolis test can correct it. No other word can.
+A word that reads the same backwards can be retraced if each of its letters can, so that a Metropolis test can correct
+it. No other word can.
 
 Example:
     >>> from ggmc.dynamics.scheme import Scheme
@@ -23,7 +24,7 @@ from fractions import Fraction
 from functools import cached_property
 from typing import NamedTuple
 
-from ggmc.dynamics.letters import LETTERS, Alphabet
+from ggmc.dynamics.letters import LETTERS, Alphabet, Letter
 from ggmc.dynamics.schedule import Factors
 from ggmc.errors import BadInput, require_count
 
@@ -107,8 +108,10 @@ class Scheme:
                     f"the word {self.word!r} must read the same backwards: letter {place} is {front}, "
                     f"but letter {place} from the end is {back}"
                 )
-        if "E" in letters and self.letters["E"] is LETTERS["E"]:
-            return f"the word {self.word!r} has the letter E, whose work is not defined: use B or C"
+        for letter in dict.fromkeys(letters):
+            reason = self.letters[letter].not_reversible
+            if reason is not None:
+                return f"the word {self.word!r} has the letter {letter}, which has no way back: {reason}"
         return None
 
     @cached_property
@@ -119,7 +122,17 @@ class Scheme:
     @property
     def tempered(self) -> bool:
         """Whether a temperature along the trajectory has an effect: some letter of the repeated part draws noise."""
-        return any(letter in "OCE" or letter not in LETTERS for letter in self._parts()[1])
+        return any(self.letters[letter].noisy for letter in self._parts()[1])
+
+    @property
+    def noisy(self) -> bool:
+        """Whether some letter draws noise, and so refreshes the momentum where there is friction."""
+        return any(self.letters[letter].noisy for letter in "".join(self._parts()))
+
+    @property
+    def own_letters(self) -> dict[str, Letter]:
+        """The letters of the word that are not the library's."""
+        return {x: self.letters[x] for x in "".join(self._parts()) if self.letters[x] is not LETTERS.get(x)}
 
     def plan(self, steps: int, factors: Factors | None = None) -> Plan:
         """The trajectory spelt out.

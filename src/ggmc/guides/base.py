@@ -74,7 +74,8 @@ class GradientField(ABC):
             entry: One entry ζ of the tape, [chains, ...], or None where the field has no order.
 
         Returns:
-            The gradient [chains, d], and the exact U [chains] if it came for free, else None.
+            The gradient [chains, d], and the *target's* exact U [chains] if it came for free, else None. Never the
+            guide's own energy: the Metropolis test uses it.
         """
 
     @final

@@ -1,7 +1,7 @@
 """Minibatches of a target's data: which examples each batch holds, and their weights.
 
 Every example is in exactly one of `count` batches and has the weight `count` there, so that the mean over all batches
-is exactly the sum over all data. Batches are as equal as can be; smaller ones are padded with examples of weight zero.
+is exactly the sum over all data. Sizes differ by at most one; smaller batches are padded with examples of weight zero.
 
 Example:
     >>> import torch
@@ -31,7 +31,7 @@ from ggmc.targets.layout import Tree
 
 
 def batch_sizes(examples: int, size: int) -> list[int]:
-    """The sizes of the batches: at most `size` each, as equal as can be, larger ones first.
+    """The sizes of the batches: at most `size` each, differing by at most one, larger ones first.
 
     Example:
         >>> from ggmc.guides.batches import batch_sizes

@@ -22,7 +22,7 @@ class Minibatch(BatchGuide):
 
     Args:
         size: The most examples in a batch, or "auto", which leaves it to warm-up. Where it does not divide the data,
-            batches are made as equal as can be: no example is left out, and all have the same weight.
+            the sizes of batches differ by at most one: no example is left out, and all have the same weight.
         order: In which order a trajectory reads the batches: "palindrome" (out in a random order and back in reverse:
             the best acceptance), "epoch" (passes in fresh random orders), "iid" (independent batches), or a
             `ggmc.CustomOrder`.

@@ -1,4 +1,4 @@
-"""Tree other log density as a guide: g(θ) = −∇log q(θ). A cheap q that resembles the target is accepted often."""
+"""Any other log density as a guide: g(θ) = −∇log q(θ). A cheap q that resembles the target is accepted often."""
 
 from __future__ import annotations
 

@@ -1,4 +1,9 @@
-"""Kernels: one sampler per file, its equations at the top. Frozen settings; `bind(target)` gives `init` and `step`."""
+"""Kernels: one sampler per file, its equations at the top.
+
+A kernel is a frozen setting. `ggmc.sample` calls `kernel.sampler(target, field)`; `kernel.bind(target)` gives `init`
+and `step` for a loop of one's own. Shared by all: `base.py` is the interface, `words.py` carries out kernels that are
+words, `stored.py` writes settings as plain values, and `retrace.py` tells whether a sampler can retrace its steps.
+"""
 
 from ggmc.kernels.amagold import AMAGOLD
 from ggmc.kernels.base import Init, Kernel, Sampler, Step

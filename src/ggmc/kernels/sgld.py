@@ -3,8 +3,8 @@
     θ ← θ − (h²/2) M⁻¹g(θ; ζ) + h √T M^(−½) ε
 
 The learning rate is ℓ = N h², as everywhere (`ggmc.from_learning_rate` with momentum 0): the gradient of the mean loss
-is multiplied by ℓ/2. Biased, by O(h²) and by the gradient's noise. A step's last half kick is forgotten at once, but
-tells log α, for one more gradient at the end of each draw.
+is multiplied by ℓ/2. Biased, by O(h²) and by the gradient's noise. The last half kick does not
+change θ: it is computed only to report log α, and costs one gradient per draw.
 
 Welling and Teh, "Bayesian learning via stochastic gradient Langevin dynamics", 2011.
 """

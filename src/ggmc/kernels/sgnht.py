@@ -33,16 +33,15 @@ from ggmc.guides import Exact, GradientField, Guide
 from ggmc.kernels.base import check_settings
 from ggmc.kernels.words import Program, WordKernel
 
-NO_TEST = (
-    "SGNHT is biased and has no Metropolis test: its thermostat is not reversible with respect to the momentum's "
-    "distribution"
-)
+NO_WAY_BACK = "the thermostat is not reversible with respect to the momentum's distribution"
+NO_TEST = f"SGNHT is biased and has no Metropolis test: {NO_WAY_BACK}"
 
 
 class _Thermostat(Letter[Tensor]):
     """D."""
 
     kicks, drifts, merges, outside = False, False, False, False
+    noisy, not_reversible = False, NO_WAY_BACK
 
     def __init__(self, thermal_mass: float):
         self._thermal_mass = thermal_mass
@@ -63,6 +62,7 @@ class _ThermostatFriction(Letter[tuple[Tensor, Tensor]]):
     """N."""
 
     kicks, drifts, merges, outside = False, False, False, False
+    noisy, not_reversible = True, NO_WAY_BACK
 
     def prepare(self, time: float, warmth: float, parameters: Parameters, like: Tensor) -> tuple[Tensor, Tensor]:
         t = time * parameters.step_size
@@ -116,7 +116,7 @@ class SGNHT(WordKernel):
 
     def __post_init__(self) -> None:
         if self.adjust:
-            raise NotExact(f"{NO_TEST}. Use ggmc.GGMC, or adjust=False")
+            raise NotExact(f"SGNHT is biased and has no Metropolis test: {NO_WAY_BACK}. Use ggmc.GGMC, or adjust=False")
         require_positive("step_size", self.step_size)
         check_settings(self)
         require_not_negative("friction", self.friction)

@@ -16,7 +16,12 @@ from torch import Tensor
 
 from ggmc.dynamics import length, metropolis
 from ggmc.dynamics.comparison import Comparison
-from ggmc.dynamics.exactness import Unchanged, not_retraceable, refuse_if_not_exact
+from ggmc.dynamics.exactness import (
+    Unchanged,
+    not_retraceable,
+    refuse_if_not_exact,
+    refuse_letters_without_way_back,
+)
 from ggmc.dynamics.length import Steps
 from ggmc.dynamics.letters import LETTERS, Alphabet, fresh_momentum
 from ggmc.dynamics.mass import fixed_mass
@@ -122,6 +127,8 @@ class WordSampler(Sampler):
             if self.not_testable is not None:
                 raise NotExact(self.not_testable)
             refuse_if_not_exact(target, field, self.scheme, parameters.steps, program.over)
+            variables = {name: first(target.start[None]) for name, first in program.variables.items()}
+            refuse_letters_without_way_back(self.scheme, target.start[None], variables, parameters, field)
         elif self.not_testable is not None:
             reason = self.not_testable.replace(", or adjust=False", "")
             self.remarks.append(f"log α is reported as −∞: {reason}.")
@@ -242,9 +249,7 @@ class WordSampler(Sampler):
         return (trajectory + 1) % self.program.monitor_every == 0
 
     def _refreshes(self) -> bool:
-        program = self.program
-        known = [x in "OCE" or x not in LETTERS for x in program.word if x in program.letters]
-        return program.fresh_momentum or (program.friction > 0 and any(known))
+        return self.program.fresh_momentum or (self.program.friction > 0 and self.scheme.noisy)
 
     def _check_unchanged(self, parameters: Parameters) -> None:
         self._frozen.check()

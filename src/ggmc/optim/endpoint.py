@@ -1,4 +1,4 @@
-"""`OBABO`: the parameters wait at θ itself.
+"""`OBABO`: between calls of `step` the parameters are at θ itself.
 
     B(h/2) A(h)  B(h/2) O(h) B(h/2) A(h)  …  B(h/2) O(h) B(h/2) A(h)  B(h/2)
 

@@ -1,7 +1,7 @@
 """What every target offers: the interface that guides, kernels, warm-up and traces rely on, and nothing else.
 
 One convention, said once: the potential U(θ) = −log density is summed over all data, prior and Jacobian included, and
-is float64, whatever the precision in which the user's functions themselves add up.
+is float64, even where the user's functions compute in float32.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Tree torch log density as a target, and what targets on named values share."""
+"""Any torch log density as a target, and what targets on named values share."""
 
 from __future__ import annotations
 
@@ -118,7 +118,7 @@ class NamedTarget(Target):
 
 
 class Density(NamedTarget):
-    """Tree torch log density of one tensor or of a dict of tensors.
+    """Any torch log density of one tensor or of a dict of tensors.
 
     Args:
         log_prob: The log density of one chain's values, a scalar, up to a constant. It sees values in the form of

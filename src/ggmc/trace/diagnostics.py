@@ -15,7 +15,7 @@ from ggmc.trace.mixing import mixing
 from ggmc.trace.rounding import rounding_error
 from ggmc.trace.trace import Trace
 
-HARDLY_ANY = 0.01  # share of accepted trajectories below which the step size is hopeless and not only too long
+HARDLY_ANY = 0.01  # share of accepted trajectories below which the step size is far too long
 
 
 def kinetic_temperature(momentum: Tensor, mass: Mass) -> Tensor:

@@ -1,4 +1,4 @@
-"""Mixing: did the chains move, do they agree, and how many independent draws are theirs worth?"""
+"""Mixing: did the chains move, do they agree, and how many effective draws do they give?"""
 
 from __future__ import annotations
 

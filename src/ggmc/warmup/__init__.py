@@ -1,4 +1,4 @@
-"""Warm-up: nobody tunes by hand. Then everything freezes."""
+"""Warm-up: tunes step size, mass, trajectory length and batch size, then fixes them for all draws."""
 
 from ggmc.warmup.warmup import Warmup
 

@@ -1,6 +1,6 @@
 """Warm-up: step size, mass and trajectory length from the chains themselves.
 
-It goes in windows, each half as long again as the one before. At the end of each window the mass becomes the inverse
+It goes in windows, each 1.5 times as long as the one before. At the end of each window the mass becomes the inverse
 covariance of its positions, pooled over chains, and the trajectory's length the cheapest one seen along its paths; a
 chain that is stuck where there is next to no probability joins the others. The step size follows a wanted acceptance
 throughout, and settles in a closing phase. After that nothing adapts: adaptation during sampling would not be exact.

@@ -1,4 +1,4 @@
-"""The windows of a warm-up, each half as long again as the one before, and what is gathered in one."""
+"""The windows of a warm-up, each 1.5 times as long as the one before, and what is gathered in one."""
 
 from __future__ import annotations
 
