@@ -20,11 +20,14 @@ from ggmc.guides.orders import CustomOrder
 from ggmc.kernels import AMAGOLD, GGMC, HMC, MALA, MALT, SGHMC, SGLD, SGNHT
 from ggmc.kernels.retrace import retrace
 from ggmc.sampling import tensorboard
+from ggmc.sampling.resume import resume
 from ggmc.sampling.sample import sample
 from ggmc.sampling.temperature_sweep import tempering
 from ggmc.targets.data_density import DataDensity
 from ggmc.targets.density import Density
 from ggmc.targets.pyro import from_pyro
+from ggmc.trace.folder import RunFolder
+from ggmc.trace.saved import load
 from ggmc.trace.trace import Trace
 
 __version__ = "0.1.0"
@@ -46,16 +49,19 @@ __all__ = [
     "Minibatch",
     "Posterior",
     "Prediction",
+    "RunFolder",
     "Surrogate",
     "Trace",
     "from_learning_rate",
     "from_pyro",
     "likelihoods",
+    "load",
     "metrics",
     "nets",
     "optim",
     "priors",
     "replace_batchnorm",
+    "resume",
     "retrace",
     "sample",
     "schedule",

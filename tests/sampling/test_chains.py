@@ -11,7 +11,10 @@ from torch import nn
 
 import ggmc
 from ggmc.errors import BadInput
-from ggmc.sampling.chains import BLOCK, Chains
+from ggmc.sampling.chains import Chains
+from ggmc.sampling.interrupts import Interrupts
+from ggmc.sampling.run import BLOCK, Run
+from ggmc.trace.store import MemoryStore
 from tests.support.gaussians import gaussian
 from tests.support.posteriors import NORMAL, X, Y
 
@@ -28,8 +31,7 @@ def test_a_stored_run_goes_on_bit_for_bit(kernel: Any, after: int) -> None:
     stored = io.BytesIO()
     torch.save(chains.state_dict(), stored)
     stored.seek(0)
-    other = Chains(target, kernel, chains=4, warmup=100, seed=99)
-    other.load_state_dict(torch.load(stored, weights_only=True))
+    other = Chains(target, kernel, chains=4, warmup=100, seed=99, stored=torch.load(stored, weights_only=True))
     for _ in range(150 - after):
         here, there = chains.advance(), other.advance()
         assert torch.equal(here.log_accept, there.log_accept)
@@ -51,24 +53,14 @@ def test_after_warm_up_everything_is_frozen() -> None:
     assert str(after) == str(learnt)
 
 
-def test_blocks_are_handed_out_as_they_fill() -> None:
-    chains = Chains(gaussian(), ggmc.MALA(0.5), chains=2, warmup=0, seed=0)
-    lengths = []
-    for block in chains.blocks(2 * BLOCK + 7):
-        lengths.append(block.stats["lp"].shape[1])
-        assert chains.drawn == sum(lengths)
-    assert lengths == [BLOCK, BLOCK, 7]
-
-
 def test_a_snapshot_in_memory_stays_what_it_was() -> None:
     target = gaussian(3)
     chains = Chains(target, ggmc.GGMC(), chains=4, warmup=100, seed=7)
     for _ in range(10):
         chains.advance()
     snapshot = chains.state_dict()
-    one, two = (Chains(target, ggmc.GGMC(), chains=4, warmup=100, seed=9) for _ in range(2))
-    for run in (one, two):  # loaded one after the other has run: neither changes what the other loads
-        run.load_state_dict(snapshot)
+    one, two = (Chains(target, ggmc.GGMC(), chains=4, warmup=100, seed=9, stored=snapshot) for _ in range(2))
+    for run in (one, two):  # the second goes on after the first: neither changes what the other was made of
         for _ in range(110):
             run.advance()
     for _ in range(110):
@@ -90,23 +82,27 @@ def test_the_state_of_another_run_is_refused(other: dict[str, Any], why: str) ->
     settings = {"target": gaussian(), "kernel": ggmc.GGMC(), "chains": 4, "warmup": 100, "seed": 0}
     stored = Chains(**settings).state_dict()
     with pytest.raises(BadInput, match=why):
-        Chains(**(settings | other)).load_state_dict(stored)
+        Chains(**(settings | other), stored=stored)
 
 
 def test_a_resumed_run_draws_what_was_missing() -> None:
-    one, other = (Chains(gaussian(), ggmc.HMC(0.8, 3), 4, 5, seed) for seed in (0, 1))
+    one = Chains(gaussian(), ggmc.HMC(0.8, 3), 4, 5, 0)
     for _ in range(60):
         one.advance()
-    other.load_state_dict(one.state_dict())
+    other = Chains(gaussian(), ggmc.HMC(0.8, 3), 4, 5, 1, stored=one.state_dict())
     assert other.drawn == 55
-    assert sum(block.stats["lp"].shape[1] for block in other.blocks(60)) == 5
+    store = MemoryStore()
+    run = Run(other, store)
+    with Interrupts() as interrupts:
+        assert run.go(60, lambda info, warming: None, interrupts)
+    assert store.rows().shape[1] == 5
 
 
 def test_a_stored_run_with_another_annealing_is_refused() -> None:
     target = ggmc.Posterior(nn.Linear(2, 1), "gaussian", NORMAL, X, Y, vectorise=True)
-    runs = [Chains(target, ggmc.GGMC(), 2, 20, 0, anneal=anneal) for anneal in (None, 5.0)]
+    stored = Chains(target, ggmc.GGMC(), 2, 20, 0, anneal=5.0).state_dict()
     with pytest.raises(BadInput, match="anneal"):
-        runs[0].load_state_dict(runs[1].state_dict())
+        Chains(target, ggmc.GGMC(), 2, 20, 0, stored=stored)
 
 
 @pytest.mark.parametrize("warmup", [1, 4, 5, 9])
@@ -131,10 +127,10 @@ def test_the_first_report_of_the_draws_is_about_them_alone(warmup: int) -> None:
 
 def test_a_resumed_run_keeps_the_work_that_is_not_yet_reported() -> None:
     kernel = ggmc.GGMC(0.7, steps=2, adjust=False, monitor_every=5)
-    one, other = (Chains(gaussian(), kernel, chains=3, warmup=3, seed=seed) for seed in (0, 1))
+    one = Chains(gaussian(), kernel, chains=3, warmup=3, seed=0)
     for _ in range(6):
         one.advance()
-    other.load_state_dict(one.state_dict())
+    other = Chains(gaussian(), kernel, chains=3, warmup=3, seed=1, stored=one.state_dict())
     for _ in range(6):
         here, there = one.advance(), other.advance()
         assert torch.equal(here.log_accept.nan_to_num(9.0), there.log_accept.nan_to_num(9.0))
@@ -147,13 +143,11 @@ def test_what_stops_the_chains_is_raised_after_the_draws_so_far() -> None:
         if chains.drawn == BLOCK + 3:
             raise RuntimeError("enough")
 
-    blocks = chains.blocks(1000, stop)
-    assert next(blocks).rows.shape == (2, BLOCK, 2)
-    last = next(blocks)
-    assert last.rows.shape == (2, 3, 2)
-    assert torch.equal(torch.from_numpy(last.rows[:, -1]), chains.state.position)
-    with pytest.raises(RuntimeError, match="enough"):
-        next(blocks)
+    store = MemoryStore()
+    with Interrupts() as interrupts, pytest.raises(RuntimeError, match="enough"):
+        Run(chains, store).go(1000, stop, interrupts)
+    assert store.rows().shape == (2, BLOCK + 3, 2)
+    assert torch.equal(torch.tensor(store.rows()[:, -1]), chains.state.position)
 
 
 def test_an_unknown_potential_is_reported_as_nan() -> None:

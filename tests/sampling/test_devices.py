@@ -143,8 +143,7 @@ def test_stored_runs() -> None:
         run.advance()
     stored = run.state_dict()
     with torch.device("meta"):
-        other = Chains(target, ggmc.GGMC(), 3, 60, 1)
-        other.load_state_dict(stored)
+        other = Chains(target, ggmc.GGMC(), 3, 60, 1, stored=stored)
         for _ in range(30):
             other.advance()
     for _ in range(30):

@@ -16,7 +16,7 @@ from torch import nn
 import ggmc
 from ggmc.errors import BadInput
 from ggmc.sampling.callbacks import Moment
-from ggmc.sampling.chains import BLOCK
+from ggmc.sampling.run import BLOCK
 from ggmc.trace.store import Block, MemoryStore, Store
 from tests.support.gaussians import gaussian
 from tests.support.posteriors import NORMAL, QUICK, X, Y

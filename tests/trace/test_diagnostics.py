@@ -163,7 +163,7 @@ def test_where_hardly_anything_is_accepted() -> None:
     assert "found by warm-up" in check(trace, 0.8)[0]
     assert "leave it None" not in check(trace, 0.8)[0]
     accepted[0, :41] = True
-    trace.stats["is_accepted"] = accepted
+    trace.stats = {**trace.stats, "is_accepted": accepted}
     assert check(trace)[0].startswith("9 of 4000 trajectories diverged")
 
 

@@ -102,7 +102,7 @@ def test_predictions_are_what_mixing_is_judged_by() -> None:
     rows = line_rows()
     rows[0, :, 0] += 5
     found = mixing(trace_of(rows, target))
-    assert "disagree on prediction 0, prediction 1, prediction 2 and 2 more" in found[0]
+    assert "disagree on prediction[0], prediction[1], prediction[2] and 2 more" in found[0]
     assert "weight" not in " ".join(found)
 
 

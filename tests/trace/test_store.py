@@ -96,7 +96,9 @@ def test_a_store_can_be_read_while_it_fills(store: Store) -> None:
 
 def test_the_dict_of_statistics_is_the_readers_own(store: Store) -> None:
     store.append(blocks()[0])
-    store.stats().clear()
+    stats = store.stats()
+    assert isinstance(stats, dict)
+    stats.clear()
     assert "lp" in store.stats()
 
 
@@ -132,11 +134,20 @@ def test_a_run_fills_any_store(store: Store) -> None:
     np.testing.assert_array_equal(store.stats()["lp"], usual.stats["lp"])
 
 
-def test_memory_is_joined_once() -> None:
-    store = MemoryStore(blocks())
-    assert store.rows() is store.rows()
-    assert store.stats()["lp"] is store.stats()["lp"]
-    assert len(store._blocks) == 1
+@pytest.mark.parametrize("expected", [0, 7, 1000])
+def test_each_number_is_kept_once(expected: int) -> None:
+    store = MemoryStore(blocks(), draws=expected)
+    assert np.shares_memory(store.rows(), store.rows())
+    assert np.shares_memory(store.stats()["lp"], store.stats()["lp"])
+    usual = np.concatenate([block.rows for block in blocks()], 1)
+    np.testing.assert_array_equal(store.rows(), usual)
+
+
+def test_draws_that_do_not_fit_are_kept_as_far_as_they_go() -> None:
+    store = MemoryStore(draws=2**60)
+    for block in blocks():
+        store.append(block)
+    assert store.rows().shape[1] == sum(block.rows.shape[1] for block in blocks())
 
 
 @pytest.mark.parametrize(

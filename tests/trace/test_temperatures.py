@@ -49,7 +49,7 @@ def test_temperatures_of_tensors_add_up() -> None:
     momentum_squared = np.random.default_rng(1).chisquare(1, (2, 40, 3))
     trace = trace_of(rows, target, kinetic_temperature=momentum_squared.mean(-1))
     per_tensor = np.stack([momentum_squared[..., :2].mean(-1), momentum_squared[..., 2]], -1)
-    trace.stats["kinetic_temperatures"] = per_tensor
+    trace.stats = {**trace.stats, "kinetic_temperatures": per_tensor}
     table = trace.temperatures(draws=10)
     assert list(table.index) == ["all", "weight", "noise"]
     for kind in ("kinetic", "configurational"):

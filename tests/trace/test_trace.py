@@ -15,7 +15,7 @@ from torch.distributions import Gamma, Normal, constraints
 import ggmc
 from ggmc.errors import BadInput
 from ggmc.kernels import GGMC
-from ggmc.trace import trace as room
+from ggmc.trace import record
 from ggmc.trace.store import Block, MemoryStore
 from ggmc.trace.trace import Trace
 from tests.support.traces import (
@@ -106,7 +106,7 @@ def test_values_are_those_of_the_target() -> None:
 @pytest.mark.parametrize("at_once", [1, 12, 70, 10**6])
 def test_values_computed_in_parts_are_the_same(at_once: int, monkeypatch: pytest.MonkeyPatch) -> None:
     expected = Simplex().constrain(torch.from_numpy(simplex_rows()))["p"].numpy()
-    monkeypatch.setattr(room, "NUMBERS_AT_ONCE", at_once)
+    monkeypatch.setattr(record, "NUMBERS_AT_ONCE", at_once)
     # Not to the last bit: vectorised functions round by where a number stands in its chunk.
     np.testing.assert_allclose(trace_of(simplex_rows(), Simplex())["p"], expected, rtol=1e-5, atol=1e-7)
 

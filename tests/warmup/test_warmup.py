@@ -186,8 +186,7 @@ def test_a_stored_run_goes_on_bit_for_bit(guide: Any, trajectories: int) -> None
     run = Chains(target, ggmc.GGMC(guide=guide), 3, warmup=70, seed=1)
     for _ in range(trajectories):
         run.advance()
-    other = Chains(target, ggmc.GGMC(guide=guide), 3, warmup=70, seed=9)
-    other.load_state_dict(run.state_dict())
+    other = Chains(target, ggmc.GGMC(guide=guide), 3, warmup=70, seed=9, stored=run.state_dict())
     for _ in range(20):
         run.advance()
         other.advance()

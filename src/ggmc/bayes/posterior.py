@@ -131,8 +131,19 @@ class Posterior(DataDensity, PredictiveTarget):
         )
         few = in_precision_of(like, self.data.slice(0, min(4, self.num_data))[0])
         self.not_exact = reason or changed_buffer(self.module, few) or self.not_exact
+        if self.unknowns.scaled:  # then weights are computed from several values
+            self.untransformed = frozenset()
         self._output = OverChains(self._output_of_row, self.layout, (None,), self.vectorise)
         self._score = OverChains(self._score_of_row, self.layout, (None,), self.vectorise)
+
+    def state_dict(self) -> dict[str, Tree]:
+        generator = {"views": self.views.generator.get_state()} if isinstance(self.views, FreeViews) else {}
+        return super().state_dict() | generator
+
+    def load_state_dict(self, stored: dict[str, Tree]) -> None:
+        super().load_state_dict(stored)
+        if isinstance(self.views, FreeViews):
+            self.views.generator.set_state(stored["views"])
 
     # Rows and values
 

@@ -46,6 +46,8 @@ class Unknowns:
             self.latents |= {f"{name}.{key}": distribution for key, distribution in scales.items()}
         self.latents |= noise
         self._noise = list(noise)
+        self.scaled = any(self._scales.values())
+        """Whether some weight is computed from its value and an unknown scale."""
 
     def weights(self, values: Row) -> Row:
         """One row's weights as the module sees them."""
@@ -78,7 +80,7 @@ class Unknowns:
 
     def over_rows(self, function: Callable[[Row], Row], tensors: Row, dimensions: int) -> Row:
         """A function of one row's tensors, for tensors with so many leading dimensions."""
-        if not any(self._scales.values()):  # weights are values
+        if not self.scaled:  # weights are values
             return tensors
         for _ in range(dimensions):
             function = torch.func.vmap(function)

@@ -8,7 +8,7 @@ must be deterministic: that is checked before the first tested trajectory, as is
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import final
 
 import torch
@@ -31,6 +31,8 @@ class GradientField(ABC):
         default_steps: The steps of a trajectory where none are given; by default one sweep.
         frozen: A function that returns the tensors that must not change while sampling.
         advice: What warm-up may use.
+        found: What was searched for when the guide was bound, such as an anchor, by name: a run that is resumed gives
+            it to `Guide.bind_again`. By default nothing.
 
     Example:
         >>> import torch
@@ -56,6 +58,7 @@ class GradientField(ABC):
         default_steps: int | None = None,
         frozen: Callable[[], Sequence[Tensor]] = tuple,
         advice: Advice | None = None,
+        found: Mapping[str, Tensor] | None = None,
     ):
         self.order = order
         self.exact = exact
@@ -64,6 +67,7 @@ class GradientField(ABC):
         self.default_steps = sweep if default_steps is None else default_steps
         self.frozen = frozen
         self.advice = Advice() if advice is None else advice
+        self.found = dict(found or {})
 
     @abstractmethod
     def __call__(self, position: Tensor, entry: Tensor | None) -> tuple[Tensor, Tensor | None]:
@@ -133,6 +137,15 @@ class Guide(ABC):
     @abstractmethod
     def bind(self, target: Target) -> GradientField:
         """The field on one target."""
+
+    def bind_again(self, target: Target, found: Mapping[str, Tensor]) -> GradientField:
+        """The same field as before, with nothing searched for again.
+
+        Args:
+            target: The target.
+            found: What the field had found, from `GradientField.found`.
+        """
+        return self.bind(target)
 
 
 class BatchGuide(Guide):

@@ -84,6 +84,12 @@ class ControlVariate(BatchGuide):
         anchor = find_anchor(target) if self.anchor is None else given_anchor(target, self.anchor)
         return ControlVariateField(target, batches, as_order(self.order), anchor, self.curvature)
 
+    def bind_again(self, target: Target, found: Mapping[str, Tensor]) -> ControlVariateField:
+        target = with_data(target, self)
+        batches = Batches(target.data, known_size(self.size), self.seed)
+        anchor = found["anchor"].to(target.start)
+        return ControlVariateField(target, batches, as_order(self.order), anchor, self.curvature)
+
     def with_size(self, size: int, field: GradientField | None = None) -> ControlVariate:
         anchor = field.anchor_values if isinstance(field, ControlVariateField) else self.anchor
         return replace(self, size=size, anchor=anchor)
@@ -126,6 +132,7 @@ class ControlVariateField(GradientField):
             default_steps=min(SHORT, sweep),
             frozen=self._kept,
             advice=Advice(mass=self.mass, starts=self.starts),
+            found={"anchor": anchor},
         )
 
     # Read-only: what adapts while sampling voids exactness.

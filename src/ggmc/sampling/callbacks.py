@@ -68,10 +68,11 @@ class Progress:
     Args:
         total: Trajectories in all, warm-up included.
         shown: Whether it is shown.
+        done: Trajectories that were carried out before.
     """
 
-    def __init__(self, total: int, shown: bool):
-        self._bar = tqdm(total=total, disable=not shown, dynamic_ncols=True, desc="warm-up")
+    def __init__(self, total: int, shown: bool, done: int = 0):
+        self._bar = tqdm(total=total, initial=done, disable=not shown, dynamic_ncols=True, desc="warm-up")
         self._accepted = 0.0
         self._diverging = 0
         self._seen = 0

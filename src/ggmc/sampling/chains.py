@@ -1,8 +1,7 @@
-"""The chains of a run: one trajectory after another, warm-up first, then draws in blocks."""
+"""The chains of a run: one trajectory after another, warm-up first, then draws."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
 import torch
@@ -16,8 +15,6 @@ from ggmc.targets.base import Target
 from ggmc.trace.diagnostics import configurational_temperature, kinetic_temperature, kinetic_temperatures
 from ggmc.trace.store import Block
 from ggmc.warmup import Warmup
-
-BLOCK = 50  # draws handed out at a time
 
 
 class Chains:
@@ -34,6 +31,8 @@ class Chains:
         target_accept: The acceptance to tune for; by default what suits the guide.
         start: First positions [chains, d]; by default where the guide or the target says.
         anneal: The temperature that warm-up starts from; by default the kernel's own.
+        stored: The `state_dict` of an earlier run with these settings, to go on from bit for bit; by default a new run.
+            That of a run with other settings is refused.
     """
 
     def __init__(
@@ -46,13 +45,23 @@ class Chains:
         target_accept: float | None = None,
         start: Tensor | None = None,
         anneal: float | None = None,
+        stored: dict[str, Any] | None = None,
     ):
         self.target = target
-        self.warmup = Warmup(kernel, target, warmup, target_accept, anneal)
         self.generator = torch.Generator(target.device).manual_seed(seed)
         self.drawn = 0
-        starts = self.warmup.starts(chains, self.generator) if start is None else start
-        self.state = self.warmup.init(starts, self.generator)
+        if stored is None:
+            self.warmup = Warmup(kernel, target, warmup, target_accept, anneal)
+            starts = self.warmup.starts(chains, self.generator) if start is None else start
+            self.state = self.warmup.init(starts, self.generator)
+        else:
+            given = {"kernel": to_dict(kernel), "warmup_iterations": warmup, "anneal": anneal}
+            _refuse_other_settings(stored, given, [chains, target.layout.size])
+            target.load_state_dict(stored["target"])
+            self.warmup = Warmup(kernel, target, warmup, target_accept, anneal, stored["warmup"])
+            self.state = State(**stored["state"]).map(lambda tensor: tensor.to(target.device, copy=True))
+            self.generator.set_state(stored["generator"].cpu())
+            self.drawn = stored["drawn"]
         self.kernel: Kernel = kernel
         self._sampler: Sampler | None = None
         self._freeze_when_warm()
@@ -71,35 +80,6 @@ class Chains:
             self.state, info = self._sampler.step(self.state, self._sampler.parameters, self.generator)
             self.drawn += 1
         return info
-
-    def blocks(
-        self, draws: int, after_each: Callable[[Info, bool], None] = lambda info, warming: None
-    ) -> Iterator[Block]:
-        """Go on until there are `draws` draws, handing them out a block at a time.
-
-        What stops the chains half-way is raised after the draws made so far have been handed out.
-
-        Args:
-            draws: In all.
-            after_each: Called after every trajectory with its info, and whether it belonged to warm-up.
-        """
-        kept: list[_Draw] = []
-        try:
-            while self.drawn < draws:
-                warming = self.warming
-                info = self.advance()
-                if not warming:
-                    kept.append(self._draw(info))
-                after_each(info, warming)
-                if len(kept) == BLOCK:
-                    full, kept = kept, []
-                    yield _block(full)
-        except (Exception, KeyboardInterrupt):
-            if kept:
-                yield _block(kept)
-            raise
-        if kept:
-            yield _block(kept)
 
     def moment(self, info: Info, warming: bool) -> Moment:
         """How things stand, for a callback.
@@ -125,29 +105,9 @@ class Chains:
             "state": dict(self.state._asdict()) | {"extra": dict(self.state.extra)},
             "generator": self.generator.get_state(),
             "warmup": self.warmup.state_dict(),
+            "target": self.target.state_dict(),
             "drawn": self.drawn,
         }
-
-    def load_state_dict(self, stored: dict[str, Any]) -> None:
-        """Restore a saved state.
-
-        Args:
-            stored: From `state_dict`; that of a run with other settings is refused.
-        """
-        own = self.state_dict()
-        for name in ("kernel", "warmup_iterations", "anneal"):
-            if stored[name] != own[name]:
-                raise BadInput(f"the stored run has {name} {stored[name]!r}, but this one has {own[name]!r}")
-        if stored["state"]["position"].shape != self.state.position.shape:
-            shapes = [list(x["state"]["position"].shape) for x in (stored, own)]
-            raise BadInput(f"the stored run has [chains, parameters] {shapes[0]}, but this one has {shapes[1]}")
-        device = self.target.device
-        self.state = State(**stored["state"]).map(lambda tensor: tensor.to(device))
-        self.generator.set_state(stored["generator"].cpu())
-        self.warmup.load_state_dict(stored["warmup"])
-        self.drawn = stored["drawn"]
-        self._sampler = None
-        self._freeze_when_warm()
 
     def _freeze_when_warm(self) -> None:
         """Fix the kernel once warm-up is over: from then on nothing adapts."""
@@ -167,7 +127,12 @@ class Chains:
             self.warmup.current_step_size if self._sampler is None else self._sampler.parameters.step_size.mean().item()
         )
 
-    def _draw(self, info: Info) -> _Draw:
+    def draw(self, info: Info) -> Draw:
+        """What is kept of the trajectory just made.
+
+        Args:
+            info: What it did.
+        """
         assert self._sampler is not None
         state, layout, parameters = self.state, self.target.layout, self._sampler.parameters
         mass, unknown = parameters.mass, torch.full_like(info.log_accept, torch.nan)
@@ -187,15 +152,29 @@ class Chains:
         }
         if len(layout.shapes) > 1:  # one tensor is all there is
             stats["kinetic_temperatures"] = kinetic_temperatures(state.momentum, mass, layout)
-        return _Draw(state.position, stats | dict(info.statistics))
+        return Draw(state.position, stats | dict(info.statistics))
 
 
-class _Draw(NamedTuple):
-    position: Tensor  # [chains, d]
-    stats: dict[str, Tensor]  # [chains, ...] each
+def _refuse_other_settings(stored: dict[str, Any], given: dict[str, Any], shape: list[int]) -> None:
+    for name, value in given.items():
+        if stored[name] != value:
+            raise BadInput(f"the stored run has {name} {stored[name]!r}, but this one has {value!r}")
+    there = list(stored["state"]["position"].shape)
+    if there != shape:
+        raise BadInput(f"the stored run has [chains, parameters] {there}, but this one has {shape}")
 
 
-def _block(kept: list[_Draw]) -> Block:
+class Draw(NamedTuple):
+    """One draw of every chain."""
+
+    position: Tensor
+    """[chains, d]."""
+    stats: dict[str, Tensor]
+    """[chains, ...] each."""
+
+
+def as_block(kept: list[Draw]) -> Block:
+    """Consecutive draws as a block for a store."""
     rows = torch.stack([draw.position for draw in kept], dim=1).cpu().numpy()
     stats = {name: torch.stack([draw.stats[name] for draw in kept], 1).cpu().numpy() for name in kept[0].stats}
     return Block(rows, stats)

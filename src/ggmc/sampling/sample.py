@@ -1,29 +1,38 @@
-"""sample(): chains, warm-up, progress, and what happens when something stops them."""
+"""sample(): draws from a target.
+
+1. Arguments are checked.
+2. `Chains` (chains.py) makes a `Warmup`, which binds the guide and starts the chains.
+3. The trajectories of warm-up (ggmc/warmup), after which the kernel is fixed.
+4. Draws: each is one step of the sampler (kernels/words.py), which draws the tape, carries out the moves
+   (dynamics/trajectory.py) and applies the test (dynamics/metropolis.py). Blocks of them go to the store (run.py).
+5. The draws are diagnosed (trace/diagnostics.py).
+"""
 
 from __future__ import annotations
 
 import hashlib
-import logging
-import time
-from collections.abc import Callable
+from contextlib import ExitStack
 from datetime import UTC, datetime
+from pathlib import Path
 
 import torch
 from torch import Tensor
 
-from ggmc.dynamics.state import Info
 from ggmc.errors import BadInput, require_count
 from ggmc.kernels import GGMC, Kernel
 from ggmc.progress import wanted as bars_wanted
-from ggmc.sampling.callbacks import Callback, Progress
+from ggmc.sampling.callbacks import Callback
 from ggmc.sampling.chains import Chains
-from ggmc.sampling.threads import threads_for, use_threads
+from ggmc.sampling.checkpoint import Checkpoints
+from ggmc.sampling.on_disk import described, new_folder
+from ggmc.sampling.run import Run, carry_out
+from ggmc.sampling.threads import threads_for
 from ggmc.targets.base import Target
-from ggmc.trace import diagnostics
+from ggmc.targets.layout import Tree
+from ggmc.trace.disk import DiskStore
+from ggmc.trace.folder import RunFolder
 from ggmc.trace.store import MemoryStore, Store
 from ggmc.trace.trace import Trace
-
-log = logging.getLogger("ggmc")
 
 # Chosen by measuring, with `python -m benchmarks.effective_draws --kernels`: over real posteriors, a momentum kept in
 # part from one trajectory to the next gives more effective draws per gradient than one drawn afresh (HMC, MALT).
@@ -37,6 +46,7 @@ def sample(
     warmup: int = 1000,
     chains: int = 4,
     seed: int = 0,
+    out: str | Path | RunFolder | None = None,
     progress: bool = True,
     target_accept: float | None = None,
     *,
@@ -47,9 +57,9 @@ def sample(
 ) -> Trace:
     """Draw from the target.
 
-    Findings that should worry you are logged and kept in `trace.warnings`. Ctrl-C returns what was drawn so far; an
-    exception from the target carries it as its `trace` attribute. The same arguments give the same draws (of a
-    `ggmc.Posterior`, to the last bit only with its `vectorise` given).
+    Findings that should worry you are logged and kept in `trace.warnings`. Ctrl-C ends the trajectory under way and
+    returns what was drawn so far; an exception from the target carries it as its `trace` attribute. The same arguments
+    give the same draws (of a `ggmc.Posterior`, to the last bit only with its `vectorise` given).
 
     Args:
         target: What is sampled.
@@ -59,6 +69,8 @@ def sample(
         warmup: Trajectories of each chain before that, which are not kept.
         chains: Chains, vectorised.
         seed: Of all random numbers.
+        out: A folder, or a `ggmc.RunFolder`, to which the run is written as it goes on: its draws, and checkpoints from
+            which `ggmc.resume` continues it after a crash. By default draws are kept in memory.
         progress: Whether to show a bar.
         target_accept: The acceptance to tune for: by default 0.8; 0.6 for MALA, 0.65 for minibatches, 0.9 for control
             variates.
@@ -68,7 +80,7 @@ def sample(
             half-way: hot starts leave shallow modes.
         callback: Called with a `ggmc.sampling.callbacks.Moment` after every trajectory, as
             `ggmc.tensorboard.Logger` is.
-        store: Where the draws go; by default memory.
+        store: A store of one's own for the draws.
 
     Returns:
         A `ggmc.Trace`.
@@ -80,6 +92,43 @@ def sample(
         >>> bool(abs(trace["theta"].mean() + 0.6224) < 0.1)            # the truth is −0.6224
         True
     """
+    _check_arguments(target, kernel, draws, warmup, chains, target_accept)
+    if out is not None and store is not None:
+        raise BadInput("give out, a folder, or store, a store of your own, but not both")
+    kernel = DEFAULT if kernel is None else kernel
+    seed = int(seed)
+    attributes: dict[str, Tree] = {
+        "created_at": datetime.now(UTC).isoformat(),
+        "seed": seed,
+        "tuning_steps": warmup,
+        "dtype": str(target.dtype).removeprefix("torch."),
+    }
+    with ExitStack() as stack:
+        folder = None if out is None else out if isinstance(out, RunFolder) else RunFolder(out)
+        if folder is not None:
+            stack.enter_context(new_folder(Path(folder.path)))
+        with bars_wanted(progress):
+            own_seed = seed if start is None else _seed_from(seed, _checked(start, chains))
+            made = Chains(target, kernel, chains, warmup, own_seed, target_accept, start, anneal)
+        threads = threads_for(made.warmup.field, made.state.position)
+        if folder is None:
+            run = Run(made, MemoryStore(draws=draws) if store is None else store, None, attributes)
+        else:
+            settings = {"draws": draws, "warmup": warmup, "chains": chains, "seed": seed, "own_seed": own_seed}
+            settings |= {"target_accept": target_accept, "anneal": anneal, "threads": threads}
+            settings |= {"checkpoint_every": folder.checkpoint_every}
+            checkpoints = Checkpoints(Path(folder.path), folder.checkpoint_every)
+            checkpoints.write(
+                {"chains": made.state_dict(), "seconds": 0.0}
+            )  # first: a folder with a run can be resumed
+            on_disk = DiskStore.create(folder, target, described(target, kernel, settings, attributes))
+            run = Run(made, on_disk, checkpoints, attributes)
+        return carry_out(run, draws, threads, progress, callback)
+
+
+def _check_arguments(
+    target: object, kernel: object, draws: int, warmup: int, chains: int, target_accept: float | None
+) -> None:
     if not isinstance(target, Target):
         raise BadInput(f"target must be a target such as ggmc.Density(log_prob, start), got {target!r}")
     if kernel is not None and not isinstance(kernel, Kernel):
@@ -89,62 +138,6 @@ def sample(
     require_count("chains", chains)
     if target_accept is not None and not 0 < target_accept < 1:
         raise BadInput(f"target_accept must lie between 0 and 1, got {target_accept!r}")
-    kernel = DEFAULT if kernel is None else kernel
-    store = MemoryStore() if store is None else store
-    begun = time.perf_counter()
-    with bars_wanted(progress):
-        own_seed = seed if start is None else _seed_from(seed, _checked(start, chains))
-        run = Chains(target, kernel, chains, warmup, own_seed, target_accept, start, anneal)
-
-    def trace_so_far() -> Trace:
-        attributes = {
-            "created_at": datetime.now(UTC).isoformat(),
-            "sampling_time": time.perf_counter() - begun,
-            "seed": seed,
-            "tuning_steps": warmup,
-            "dtype": str(target.dtype).removeprefix("torch."),
-        } | run.warmup.learnt.notes
-        return Trace(store, run.kernel, target, attributes)
-
-    number = threads_for(run.warmup.field, run.state.position)
-    with bars_wanted(False), use_threads(number), Progress(warmup + draws, progress) as bar:
-
-        def after_each(info: Info, warming: bool) -> None:
-            bar.update(info, warming)
-            if callback is not None:
-                callback(run.moment(info, warming))
-
-        kept = 0
-        try:
-            for block in run.blocks(draws, after_each):
-                store.append(block)
-                kept += block.rows.shape[1]
-        except KeyboardInterrupt:
-            if not kept:
-                raise
-            log.warning("Interrupted: returning the %d draws per chain made so far, of %d.", kept, draws)
-        except Exception as error:
-            _tell_what_was_kept(error, run.drawn, kept, trace_so_far)
-            raise
-    trace = trace_so_far()
-    wanted = run.warmup.wanted if run.warmup.tuning else None
-    try:
-        with bars_wanted(progress):
-            trace.warnings = diagnostics.check(trace, wanted, run.remarks())
-    except (Exception, KeyboardInterrupt) as error:  # a failed diagnosis must not lose the draws
-        trace.warnings = [f"The draws could not be diagnosed: {error!r}. Look at trace.summary()."]
-    for message in trace.warnings:
-        log.warning("%s", message)
-    return trace
-
-
-def _tell_what_was_kept(error: Exception, drawn: int, kept: int, trace: Callable[[], Trace]) -> None:
-    """Give an exception the draws made before it, and say so if the store did not keep them all."""
-    if kept:
-        setattr(error, "trace", trace())  # noqa: B010
-        error.add_note(f"The {kept} draws per chain made before this are in the exception's `trace`.")
-    if kept < drawn:
-        error.add_note(f"The store did not keep the last {drawn - kept} of {drawn} draws per chain: they are lost.")
 
 
 def _checked(start: object, chains: int) -> Tensor:

@@ -7,12 +7,13 @@ is float64, even where the user's functions compute in float32.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
+from ggmc.errors import BadInput
 from ggmc.targets.data import Data
 from ggmc.targets.layout import Layout, Tree
 
@@ -51,6 +52,8 @@ class Target(ABC):
             remedy. Then only `adjust=False` is accepted.
         stops_early: Whether `potential` uses its `limit`.
         advice: What warm-up may use.
+        untransformed: The names whose values, as `constrain` gives them, are the row's own numbers: a store on disk
+            keeps these once only. By default none.
     """
 
     def __init__(
@@ -61,6 +64,7 @@ class Target(ABC):
         not_exact: str | None,
         stops_early: bool = False,
         advice: Advice | None = None,
+        untransformed: Iterable[str] = (),
     ):
         self.layout = layout
         self.start = start
@@ -68,6 +72,20 @@ class Target(ABC):
         self.not_exact = not_exact
         self.stops_early = stops_early
         self.advice = Advice() if advice is None else advice
+        self.untransformed = frozenset(untransformed)
+
+    def state_dict(self) -> dict[str, Tree]:
+        """What sampling changes in the target itself, as plain values and tensors, for a run that is resumed."""
+        return {}
+
+    def load_state_dict(self, stored: dict[str, Tree]) -> None:
+        """Restore a saved state.
+
+        Args:
+            stored: From `state_dict`.
+        """
+        if stored:
+            raise BadInput(f"{type(self).__name__} has no state to restore, got {sorted(stored)}")
 
     @abstractmethod
     def potential(self, position: Tensor, limit: Tensor | None = None) -> Tensor:

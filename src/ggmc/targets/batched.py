@@ -43,8 +43,16 @@ class OverChains:
     def __init__(self, function: Callable[..., Tensor], layout: Layout, chained: Chained, vectorised: bool | None):
         self._function, self._layout, self._chained = function, layout, chained
         self._vectorised = vectorised
-        self._measured: dict[object, bool] = {}
+        self._measured: dict[tuple[int, ...], bool] = {}
         self._compiled: Compiled | None = None
+
+    def measured(self) -> list[list[int]]:
+        """For which sizes it was measured which way is quicker, and what was found, as plain numbers."""
+        return [[*map(int, size), int(at_once)] for size, at_once in self._measured.items()]
+
+    def restore_measured(self, stored: list[list[int]]) -> None:
+        """Go on with what was measured before."""
+        self._measured = {(bool(gradient), *sizes): bool(at_once) for gradient, *sizes, at_once in stored}
 
     def compile(self) -> None:
         """Have the gradient compiled, for all chains at once."""

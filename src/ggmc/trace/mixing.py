@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import math
 import warnings
+from collections.abc import Iterable
 
 import numpy as np
 
 from ggmc.targets.base import PredictiveTarget
+from ggmc.targets.layout import Layout
+from ggmc.trace.record import draws_at_once, rows_in_groups, values_in_groups
 from ggmc.trace.trace import Trace
 
 SCALARS = 300  # whose R̂ and effective draws are computed, at milliseconds each; of more, evenly spread ones
+NUMBERS = 2**23  # held in memory for that, at the most; of very many draws, fewer scalars are looked at
 LEAST_DRAWS = 8  # per chain, below which R̂ and effective draws mean nothing
 
 Columns = tuple[list[str], list[np.ndarray]]
@@ -34,7 +38,7 @@ def mixing(trace: Trace) -> list[str]:
     """
     if trace.num_draws < LEAST_DRAWS:
         return [f"{trace.num_draws} draws per chain are too few to judge convergence: draw at least 100."]
-    still = [chain for chain, rows in enumerate(trace.positions) if _never_moved(rows)]
+    still = _never_moved(trace) if trace.store.keeps_rows else []
     found = [_at_one_point(still)] if still else []
     if len(still) == trace.num_chains:
         return found
@@ -65,9 +69,15 @@ def mixing(trace: Trace) -> list[str]:
     return found
 
 
-def _never_moved(rows: np.ndarray) -> bool:
-    """Whether all draws of one chain [draws, d] are the same."""
-    return np.array_equal(rows[0], rows[-1]) and bool((rows == rows[0]).all())
+def _never_moved(trace: Trace) -> list[int]:
+    """The chains whose draws are all the same."""
+    first = np.asarray(trace.positions[:, :1])
+    same = np.ones(trace.num_chains, bool)
+    for draws in draws_at_once(trace):
+        same &= (trace.positions[:, draws] == first).all((1, 2))
+        if not same.any():
+            break
+    return np.flatnonzero(same).tolist()
 
 
 def _at_one_point(chains: list[int]) -> str:
@@ -93,30 +103,38 @@ def _rhat_and_ess(columns: list[np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
 def _scalars(trace: Trace) -> Columns:
     """The numbers by which mixing is judged, with their names."""
     target = trace.target
-    if not isinstance(target, PredictiveTarget):
-        return _thinned(*_flattened(trace.draws))
+    if not isinstance(target, PredictiveTarget) or not trace.store.keeps_rows:
+        return _columns(trace, values_in_groups(trace), SCALARS)
     # Predictions, since a network's weights may be permuted and yet mean the same; but they do not tell of the noise.
-    features = target.prediction_features(trace.stacked_rows()).unflatten(0, (trace.num_chains, -1))
-    predictions = list(np.moveaxis(features.detach().cpu().numpy(), -1, 0))
-    names, columns = _thinned([f"prediction {i}" for i in range(len(predictions))], predictions)
-    latents, values = _flattened(trace.constrained(target.watched_latents()))
-    return [*latents, *names], [*map(_at_least_two, values), *columns]
+    features = (
+        (draws, {"prediction": target.prediction_features(rows.flatten(0, 1)).unflatten(0, (len(rows), -1))})
+        for draws, rows in rows_in_groups(trace)
+    )
+    arrays = ((draws, {name: value.detach().cpu().numpy() for name, value in some.items()}) for draws, some in features)
+    names, columns = _columns(trace, arrays, SCALARS)
+    watched = target.watched_latents()
+    if not watched:
+        return names, columns
+    latents, values = _columns(trace, values_in_groups(trace, watched), NUMBERS)
+    return [*latents, *names], [*values, *columns]
 
 
-def _flattened(arrays: dict[str, np.ndarray]) -> Columns:
-    """Every number of named arrays [chains, draws, *shape] by its own name, as `weight[1, 2]`."""
+def _columns(trace: Trace, groups: Iterable[tuple[slice, dict[str, np.ndarray]]], most: int) -> Columns:
+    """Single numbers of named arrays [chains, draws, *shape], evenly spread, by their own names, as `weight[1, 2]`."""
+    most = max(1, min(most, NUMBERS // max(1, trace.num_chains * trace.num_draws)))
+    found: np.ndarray | None = None
     names: list[str] = []
-    columns: list[np.ndarray] = []
-    for name, array in arrays.items():
-        for index in np.ndindex(array.shape[2:]):
-            names.append(f"{name}[{', '.join(map(str, index))}]" if index else name)
-            columns.append(array[(slice(None), slice(None), *index)])
-    return names, columns
-
-
-def _thinned(names: list[str], columns: list[np.ndarray]) -> Columns:
-    stride = math.ceil(len(names) / SCALARS)
-    return names[::stride], [_at_least_two(column) for column in columns[::stride]]
+    for draws, arrays in groups:
+        flat = [array.reshape(*array.shape[:2], -1) for array in arrays.values()]
+        stride = math.ceil(sum(part.shape[2] for part in flat) / most)
+        some = np.concatenate(flat, 2)[:, :, ::stride]
+        if found is None:
+            layout = Layout({name: array.shape[2:] for name, array in arrays.items()})
+            names = [layout.locate(column) for column in range(0, layout.size, stride)]
+            found = np.empty((some.shape[0], trace.num_draws, some.shape[2]), some.dtype)
+        found[:, draws] = some
+    assert found is not None
+    return names, [_at_least_two(column) for column in np.moveaxis(found, -1, 0)]
 
 
 def _at_least_two(column: np.ndarray) -> np.ndarray:

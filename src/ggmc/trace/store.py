@@ -1,10 +1,14 @@
-"""Where the draws of a run are kept, block by block."""
+"""Stores: where `ggmc.sample` puts the draws, some at a time.
+
+A store of one's own subclasses `Store` and writes `append`, `rows` and `stats`; it is given as `sample(store=...)`. It
+holds positions and statistics only: kernel, seed and warnings are in the `Trace`. Each run has its own store.
+"""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
-from typing import NamedTuple, final
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, NamedTuple, Protocol, final
 
 import numpy as np
 
@@ -29,8 +33,27 @@ class Block(NamedTuple):
     stats: dict[str, np.ndarray]
 
 
+ALL = slice(None)
+
+
+class Rows(Protocol):
+    """Positions [chains, draws, d]: an array, or something that reads only what is asked of it."""
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Chains, draws, d."""
+        ...
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """The precision."""
+        ...
+
+    def __getitem__(self, key: Any, /) -> Any: ...
+
+
 class Store(ABC):
-    """Where a run's draws go: memory, or a place of the user's own, such as files on disk.
+    """Where a run's draws go: memory, a folder on disk, or a place of the user's own.
 
     The sampler appends blocks in order and does not change a block afterwards. What is read back is equal to what was
     appended, bit for bit. Reading an empty store is an error.
@@ -60,20 +83,34 @@ class Store(ABC):
         """Keep a block, which follows those kept before."""
 
     @abstractmethod
-    def rows(self) -> np.ndarray:
+    def rows(self) -> Rows:
         """The unconstrained positions of all draws so far: [chains, draws, d]."""
 
     @abstractmethod
-    def stats(self) -> dict[str, np.ndarray]:
+    def stats(self) -> Mapping[str, np.ndarray]:
         """The statistics of all draws so far, by name: [chains, draws, ...]."""
+
+    keeps_rows: bool = True
+    """Whether it keeps positions; without them, only statistics and what `values` returns can be read."""
+
+    def values(self, names: Iterable[str] | None = None, draws: slice = ALL) -> dict[str, np.ndarray] | None:
+        """Named values [chains, draws, *shape], where the store keeps them itself; None where the target computes them.
+
+        Args:
+            names: Which; by default all.
+            draws: Of which draws; by default all.
+        """
+        return None
 
 
 @final
 class MemoryStore(Store):
-    """Draws kept in memory: blocks are joined when they are first read, and the parts are released.
+    """Draws kept in memory, each number once.
 
     Args:
         blocks: Blocks to begin with, in order; none by default.
+        draws: How many draws are expected. Memory for them is reserved at the first block, and used as they come;
+            without it, and beyond it, the reserve is doubled whenever it is full.
 
     Example:
         >>> import numpy as np
@@ -85,34 +122,67 @@ class MemoryStore(Store):
         (array([0., 1., 2., 3.]), array([[0., 1., 2., 3.]]))
     """
 
-    def __init__(self, blocks: Sequence[Block] = ()):
-        self._blocks: list[Block] = []
+    def __init__(self, blocks: Sequence[Block] = (), draws: int = 0):
+        self._expected = draws
+        self._number = 0
+        self._kept: Block | None = None  # with room for more
         for block in blocks:
             self.append(block)
 
     def append(self, block: Block) -> None:
-        if self._blocks:
-            _check_same_kind(self._blocks[0], block)
-        self._blocks.append(block)
+        added = block.rows.shape[1]
+        if self._kept is None:
+            try:
+                self._kept = _room_for(block, max(self._expected, added))
+            except (MemoryError, ValueError):  # what is expected does not fit: keep what comes, as far as it goes
+                self._kept = _room_for(block, added)
+        check_same_kind(self._kept, block)
+        end, room = self._number + added, self._kept.rows.shape[1]
+        if end > room:
+            larger = _room_for(block, max(end, 2 * room))
+            _put(larger, 0, self._so_far(self._kept))
+            self._kept = larger
+        _put(self._kept, self._number, block)
+        self._number = end  # last of all: what is interrupted before this line leaves the store as it was
 
     def rows(self) -> np.ndarray:
-        return self._joined().rows
+        return self._all().rows
 
     def stats(self) -> dict[str, np.ndarray]:
-        return dict(self._joined().stats)
+        return self._all().stats
 
-    def _joined(self) -> Block:
-        if not self._blocks:
+    def _all(self) -> Block:
+        if self._kept is None:
             raise BadInput("the store is empty: no draws were made")
-        if len(self._blocks) > 1:
-            rows = np.concatenate([block.rows for block in self._blocks], axis=1)
-            names = self._blocks[0].stats
-            stats = {name: np.concatenate([block.stats[name] for block in self._blocks], axis=1) for name in names}
-            self._blocks = [Block(rows, stats)]
-        return self._blocks[0]
+        return self._so_far(self._kept)
+
+    def _so_far(self, kept: Block) -> Block:
+        number = self._number
+        return Block(kept.rows[:, :number], {name: array[:, :number] for name, array in kept.stats.items()})
+
+    def __getstate__(self) -> dict[str, Any]:
+        """What pickle keeps: not the room for more."""
+        kept = None if self._kept is None else self._so_far(self._kept)
+        return vars(self) | {"_kept": kept}
 
 
-def _check_same_kind(first: Block, other: Block) -> None:
+def _room_for(block: Block, draws: int) -> Block:
+    """Arrays like those of a block, for so many draws; the system gives them memory when they are written to."""
+
+    def room(array: np.ndarray) -> np.ndarray:
+        return np.empty((array.shape[0], draws, *array.shape[2:]), array.dtype)
+
+    return Block(room(block.rows), {name: room(array) for name, array in block.stats.items()})
+
+
+def _put(into: Block, begin: int, block: Block) -> None:
+    end = begin + block.rows.shape[1]
+    into.rows[:, begin:end] = block.rows
+    for name, array in block.stats.items():
+        into.stats[name][:, begin:end] = array
+
+
+def check_same_kind(first: Block, other: Block) -> None:
     """Refuse a block of another run: other chains, other parameters, another precision or other statistics."""
 
     def kind(block: Block) -> dict[str, object]:

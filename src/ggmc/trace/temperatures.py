@@ -22,6 +22,7 @@ import torch
 from ggmc import progress
 from ggmc.errors import BadInput, require_count
 from ggmc.targets.base import Target
+from ggmc.trace.store import Rows
 
 if TYPE_CHECKING:
     import pandas
@@ -109,7 +110,7 @@ def _effective(seen: np.ndarray) -> float:
     return float(np.clip(np.nan_to_num(found, nan=1.0), 1.0, seen.size))
 
 
-def _configurational(positions: np.ndarray, target: Target, draws: int) -> np.ndarray:
+def _configurational(positions: Rows, target: Target, draws: int) -> np.ndarray:
     """θᵀ∇U/d of some draws, overall and for each tensor: [chains, draws, 1 + tensors]."""
     available = positions.shape[1]
     spread = np.linspace(0, available - 1, min(draws, available)).round().astype(int)

@@ -5,8 +5,7 @@ covariance of its positions, pooled over chains, and the trajectory's length the
 chain that is stuck where there is next to no probability joins the others. The step size follows a wanted acceptance
 throughout, and settles in a closing phase. After that nothing adapts: adaptation during sampling would not be exact.
 
-Settings stay as they are; warm-up changes the `Parameters` of the motion, and `tuned()` writes what it found into the
-kernel at the end.
+Settings stay as they are: warm-up changes the `Parameters` of the motion, and `tuned()` gives a kernel with them.
 """
 
 from __future__ import annotations
@@ -46,6 +45,7 @@ class Warmup:
         iterations: Trajectories of warm-up.
         wanted: The acceptance to tune the step size for; by default what suits the guide.
         anneal: A temperature to start from, which reaches the kernel's own half-way; by default the kernel's own.
+        stored: The `state_dict` of an earlier warm-up with these settings, to go on from; by default a new beginning.
 
     Example:
         >>> import torch, ggmc
@@ -67,6 +67,7 @@ class Warmup:
         iterations: int,
         wanted: float | None = None,
         anneal: float | None = None,
+        stored: dict[str, Any] | None = None,
     ):
         if anneal is not None:
             require_positive("anneal", anneal)
@@ -75,14 +76,15 @@ class Warmup:
         self.tuning = kernel.step_size is None
         self.ends = windows(iterations)
         self.guide: Guide = batch_size.first_guess(kernel.guide, target)
-        self._take_field(self.guide.bind(target))
+        self._take_field(self.guide.bind(target) if stored is None else self._stored_field(stored))
         if self.tuning:
             check_tunable(kernel, self.sampler, iterations)
         self.wanted = wanted or usual_acceptance(self.sampler)
         known = advised_mass(target, self.field) if self.tuning and kernel.mass is None else None
         self._mass_is_known = known is not None
         mass = fixed_mass(kernel.mass, target.start) if known is None else known
-        self.learnt = Learnt(mass, FIRST_REACH if self.unit == 1 else FIRST_SWEEPS)
+        begin = Learnt(mass, FIRST_REACH if self.unit == 1 else FIRST_SWEEPS)
+        self.learnt = begin if stored is None else Learnt.restored(stored, target.start)
 
     @property
     def iteration(self) -> int:
@@ -158,15 +160,14 @@ class Warmup:
 
     def state_dict(self) -> dict[str, Any]:
         """A snapshot of what has been learnt so far, as plain tensors and numbers."""
-        return self.learnt.state_dict() | {"size": self.guide.size if isinstance(self.guide, BatchGuide) else None}
+        size = self.guide.size if isinstance(self.guide, BatchGuide) else None
+        return self.learnt.state_dict() | {"size": size, "found": dict(self.field.found)}
 
-    def load_state_dict(self, stored: dict[str, Any]) -> None:
-        """Restore a saved state."""
-        self.learnt = Learnt.restored(stored, self.target.start)
-        if isinstance(self.guide, BatchGuide) and stored["size"] != self.guide.size:
-            field = self.guide.with_size(stored["size"], self.field).bind(self.target)  # what was found before is kept
+    def _stored_field(self, stored: dict[str, Any]) -> GradientField:
+        """The field that an earlier warm-up had come to, with nothing searched for again."""
+        if isinstance(self.guide, BatchGuide):
             self.guide = self.guide.with_size(stored["size"])
-            self._take_field(field)
+        return self.guide.bind_again(self.target, stored["found"])
 
     def _take_field(self, field: GradientField) -> None:
         """A bound guide, and the sampler on it."""

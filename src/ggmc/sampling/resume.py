@@ -1,0 +1,117 @@
+"""resume(): a run on disk goes on as if nothing had happened."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from ggmc.errors import BadInput, require_count
+from ggmc.kernels import Kernel, from_dict, to_dict
+from ggmc.sampling.callbacks import Callback
+from ggmc.sampling.chains import Chains
+from ggmc.sampling.checkpoint import Checkpoint, Checkpoints
+from ggmc.sampling.on_disk import locked
+from ggmc.sampling.run import Run, carry_out
+from ggmc.targets.base import Target
+from ggmc.targets.layout import Tree
+from ggmc.trace.disk import DiskStore
+from ggmc.trace.saved import check_target
+from ggmc.trace.trace import Trace
+
+
+def resume(
+    path: str | Path,
+    target: Target,
+    draws: int | None = None,
+    *,
+    kernel: Kernel | None = None,
+    predict_at: Tree = None,
+    progress: bool = True,
+    callback: Callback | None = None,
+) -> Trace:
+    """Continue a run made with `ggmc.sample(..., out=path)`, bit for bit as it would have gone on.
+
+    It goes on from the run's last checkpoint; what was drawn after that is drawn again, with the same numbers. A run
+    that is finished is extended. Bit for bit holds on the same machine, with the same versions; the number of threads
+    is stored and used again.
+
+    Args:
+        path: The run's folder.
+        target: What was sampled; a target or data that differ are refused, with what differs.
+        draws: Draws of each chain in all; by default as many as the run was to make.
+        kernel: The kernel, where it, or a part of it, is of one's own: such a class is known by its name only.
+        predict_at: The inputs given to `ggmc.RunFolder`, where the run keeps predictions only.
+        progress: Whether to show a bar.
+        callback: As in `ggmc.sample`.
+
+    Returns:
+        The whole trace, from its first draw.
+
+    Example:
+        >>> import tempfile, torch, ggmc
+        >>> target = ggmc.Density(lambda x: -(x**2).sum() / 2, torch.zeros(1, dtype=torch.float64))
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     trace = ggmc.sample(target, draws=50, warmup=50, out=f"{folder}/run", progress=False)
+        ...     longer = ggmc.resume(f"{folder}/run", target, draws=80, progress=False)
+        ...     longer.num_draws, bool((longer["theta"][:, :50] == trace["theta"][:, :50]).all())
+        (80, True)
+    """
+    path = Path(path)
+    if draws is not None:
+        require_count("draws", draws)
+    if not isinstance(target, Target):
+        raise BadInput(f"target must be a target such as ggmc.Density(log_prob, start), got {target!r}")
+    stored = DiskStore.read(path)
+    check_target(stored.settings, target, path)
+    plan = stored.settings["settings"]
+    own = _kernel(stored.settings["kernel"], kernel)
+    if stored.settings["predictions_only"] and predict_at is None:
+        raise BadInput(f"{path} keeps predictions only: give its inputs, predict_at, again")
+    with locked(path):
+        checkpoints = Checkpoints(path, plan["checkpoint_every"])
+        chosen = _usable(checkpoints, stored, path)
+        made = Chains(
+            target,
+            own,
+            plan["chains"],
+            plan["warmup"],
+            plan["own_seed"],
+            plan["target_accept"],
+            anneal=plan["anneal"],
+            stored=chosen.state["chains"],
+        )
+        store = DiskStore.reopen(path, target, made.drawn, predict_at)
+        run = Run(made, store, checkpoints, stored.settings["attributes"], chosen.state["seconds"])
+        wanted = plan["draws"] if draws is None else draws
+        return carry_out(run, wanted, plan["threads"], progress, callback, chosen.remarks)
+
+
+def _kernel(stored: dict[str, Tree], given: Kernel | None) -> Kernel:
+    if given is None:
+        try:
+            return from_dict(stored)
+        except BadInput as error:
+            raise BadInput(f"{error}. Give a kernel of your own to ggmc.resume as kernel=...") from error
+    own = to_dict(given)
+    for name in sorted({*stored, *own}):
+        if stored.get(name) != own.get(name):
+            raise BadInput(
+                f"the kernel differs from that of the run: its {name} was {stored.get(name)!r}, is {own.get(name)!r}"
+            )
+    return given
+
+
+def _usable(checkpoints: Checkpoints, stored: DiskStore, path: Path) -> Checkpoint:
+    """The newest checkpoint whose draws are all there."""
+    found = checkpoints.newest()
+    thin: int = stored.settings["thin"]
+    for number, one in enumerate(found):
+        if one.state["chains"]["drawn"] // thin <= stored.num_draws:
+            if number:
+                one.remarks.extend(stored.remarks)
+            return one
+    if found:
+        raise BadInput(
+            f"{path} has {stored.num_draws} whole draws, and no checkpoint from before them: it cannot be continued. "
+            "ggmc.load reads these draws"
+        )
+    raise BadInput(f"{path} has no checkpoint that can be read, so it cannot be continued: ggmc.load reads its draws")

@@ -1,0 +1,213 @@
+"""A run under way: the chains, the store that keeps their draws, and checkpoints to go on from.
+
+Draws reach the store in blocks. A checkpoint is written between trajectories, when all draws are in the store, so that
+the two agree: a run that is resumed drops what was written after its checkpoint and makes it again, bit for bit.
+"""
+
+from __future__ import annotations
+
+import logging
+import signal
+import time
+from collections.abc import Callable, Sequence
+from datetime import UTC, datetime
+from typing import Any
+
+from ggmc.dynamics.state import Info
+from ggmc.kernels import to_dict
+from ggmc.progress import wanted as bars_wanted
+from ggmc.sampling.callbacks import Callback, Progress
+from ggmc.sampling.chains import Chains, Draw, as_block
+from ggmc.sampling.checkpoint import Checkpoints
+from ggmc.sampling.interrupts import Interrupts
+from ggmc.sampling.threads import use_threads
+from ggmc.targets.layout import Tree
+from ggmc.trace import diagnostics
+from ggmc.trace.disk import DiskStore
+from ggmc.trace.store import Store
+from ggmc.trace.trace import Trace
+
+BLOCK = 50  # draws handed to the store at a time
+
+log = logging.getLogger("ggmc")
+
+AfterEach = Callable[[Info, bool], None]
+"""Called after every trajectory with its info, and whether it belonged to warm-up."""
+
+
+class Run:
+    """Carries the chains on, and keeps what they make.
+
+    Args:
+        chains: The chains.
+        store: Where the draws go.
+        checkpoints: Where to go on from after a crash; None where nothing is kept on disk.
+        attributes: What is stored with the draws.
+        seconds: What the run took before it was resumed.
+    """
+
+    def __init__(
+        self,
+        chains: Chains,
+        store: Store,
+        checkpoints: Checkpoints | None = None,
+        attributes: dict[str, Tree] | None = None,
+        seconds: float = 0.0,
+    ):
+        self.chains, self.store, self.checkpoints = chains, store, checkpoints
+        self._attributes = attributes or {"created_at": datetime.now(UTC).isoformat()}
+        self._begun, self._seconds = time.perf_counter(), seconds
+        self._waiting: list[Draw] = []
+        self.kept = chains.drawn
+        """Draws per chain that the store has."""
+
+    def go(self, draws: int, after_each: AfterEach, interrupts: Interrupts) -> bool:
+        """Go on until there are `draws` draws, or until a signal asks to stop.
+
+        Whatever ends it, the draws made so far are in the store.
+
+        Args:
+            draws: In all.
+            after_each: Called after every trajectory.
+            interrupts: Notes signals.
+
+        Returns:
+            Whether all draws were made.
+        """
+        chains = self.chains
+        try:
+            while chains.drawn < draws and interrupts.asked is None:
+                warming = chains.warming
+                info = chains.advance()
+                if not warming:
+                    self._waiting.append(chains.draw(info))
+                after_each(info, warming)
+                with interrupts.held():
+                    if len(self._waiting) >= BLOCK:
+                        self._keep()
+                    if self.checkpoints is not None and self.checkpoints.due():
+                        self.checkpoint()
+        except BaseException as error:
+            with interrupts.held():
+                self._keep_what_there_is(error)
+            raise
+        with interrupts.held():
+            self._keep()
+            if self.checkpoints is not None:
+                self.checkpoint()
+        return chains.drawn >= draws
+
+    def checkpoint(self) -> None:
+        """Write all draws, then a checkpoint that agrees with them."""
+        assert self.checkpoints is not None
+        self._keep()
+        if isinstance(self.store, DiskStore):
+            self.store.commit(**self._settings())
+            self.store.synchronise()
+        self.checkpoints.write({"chains": self.chains.state_dict(), "seconds": self.seconds})
+
+    @property
+    def seconds(self) -> float:
+        """What the run has taken so far."""
+        return self._seconds + time.perf_counter() - self._begun
+
+    def trace(self) -> Trace:
+        """The draws so far."""
+        notes = {"sampling_time": self.seconds} | self.chains.warmup.learnt.notes
+        return Trace(self.store, self.chains.kernel, self.chains.target, self._attributes | notes)
+
+    def finish(self, trace: Trace) -> None:
+        """Store what a reader should know with the draws.
+
+        Args:
+            trace: With its warnings.
+        """
+        if isinstance(self.store, DiskStore):
+            self.store.commit(**self._settings(), warnings=list(trace.warnings))
+
+    def _settings(self) -> dict[str, Any]:
+        attributes = self._attributes | {"sampling_time": self.seconds} | self.chains.warmup.learnt.notes
+        return {"tuned_kernel": to_dict(self.chains.kernel), "drawn": self.chains.drawn, "attributes": attributes}
+
+    def _keep_what_there_is(self, error: BaseException) -> None:
+        """After a failure, which may be the store's own: the rest is kept if it can be."""
+        try:
+            self._keep()
+            if isinstance(self.store, DiskStore):
+                self.store.commit()
+        except Exception as other:
+            error.add_note(f"Nor could the draws that were waiting be stored: {other!r}.")
+
+    def _keep(self) -> None:
+        if self._waiting:
+            self.store.append(as_block(self._waiting))
+            self.kept += len(self._waiting)
+            self._waiting = []
+
+
+def carry_out(
+    run: Run, draws: int, threads: int, progress: bool, callback: Callback | None, remarks: Sequence[str] = ()
+) -> Trace:
+    """A run to its end, with a progress bar and a diagnosis, or to where it is stopped.
+
+    Args:
+        run: The run.
+        draws: In all.
+        threads: How many threads torch uses.
+        progress: Whether to show a bar.
+        callback: Called with a `Moment` after every trajectory; None for nothing.
+        remarks: Sentences that a reader of the draws should know, beside those of the sampler.
+
+    Returns:
+        The trace, its warnings filled in.
+    """
+    chains = run.chains
+    total, done = chains.warmup.iterations + draws, chains.warmup.iteration + chains.drawn
+    with Interrupts(terminations=run.checkpoints is not None) as interrupts:
+        with bars_wanted(False), use_threads(threads), Progress(total, progress, done) as bar:
+
+            def after_each(info: Info, warming: bool) -> None:
+                bar.update(info, warming)
+                if callback is not None:
+                    callback(chains.moment(info, warming))
+
+            try:
+                complete = run.go(draws, after_each, interrupts)
+            except KeyboardInterrupt:
+                if not run.kept:
+                    raise
+                complete = False
+            except (Exception, SystemExit) as error:
+                _tell_what_was_kept(error, run)
+                raise
+        with interrupts.held():
+            if interrupts.asked == signal.SIGTERM:
+                log.warning("Terminated after %d draws per chain of %d: ggmc.resume goes on.", run.kept, draws)
+                raise SystemExit(128 + signal.SIGTERM)
+            if not complete and not run.kept:
+                raise KeyboardInterrupt
+            if not complete:
+                log.warning("Interrupted: returning the %d draws per chain made so far, of %d.", run.kept, draws)
+            trace = run.trace()
+            wanted = chains.warmup.wanted if chains.warmup.tuning else None
+            try:
+                with bars_wanted(progress), interrupts.at_once():
+                    trace.warnings = diagnostics.check(trace, wanted, [*remarks, *chains.remarks()])
+            except (Exception, KeyboardInterrupt) as error:  # a failed diagnosis must not lose the draws
+                trace.warnings = [f"The draws could not be diagnosed: {error!r}. Look at trace.summary()."]
+            run.finish(trace)
+    for message in trace.warnings:
+        log.warning("%s", message)
+    return trace
+
+
+def _tell_what_was_kept(error: BaseException, run: Run) -> None:
+    """Give an exception the draws made before it, and say so if the store did not keep them all."""
+    kept, drawn = run.kept, run.chains.drawn
+    if kept:
+        setattr(error, "trace", run.trace())  # noqa: B010
+        error.add_note(f"The {kept} draws per chain made before this are in the exception's `trace`.")
+    if run.checkpoints is not None:
+        error.add_note("ggmc.resume goes on from the run's last checkpoint.")
+    elif kept < drawn:
+        error.add_note(f"The store did not keep the last {drawn - kept} of {drawn} draws per chain: they are lost.")

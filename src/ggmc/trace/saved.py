@@ -1,0 +1,104 @@
+"""save() and load(): traces in a folder."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+
+from ggmc.errors import BadInput
+from ggmc.kernels import Kernel, from_dict, to_dict
+from ggmc.targets.base import Target
+from ggmc.targets.fingerprint import differences, fingerprint
+from ggmc.trace.disk import DiskStore
+from ggmc.trace.folder import FORMAT, RunFolder, holds_a_run
+from ggmc.trace.record import draws_at_once
+from ggmc.trace.store import Block
+from ggmc.trace.trace import Trace
+
+
+def load(path: str | Path, target: Target | None = None) -> Trace:
+    """The trace of a run on disk, also of one that still goes on: all draws that were complete at this moment.
+
+    Draws are read when they are needed. Nothing in the folder is executed.
+
+    Args:
+        path: The folder, from `ggmc.sample(..., out=path)` or `trace.save(path)`.
+        target: What was sampled, for predictions and whatever else needs it; one that differs is refused.
+
+    Returns:
+        A `ggmc.Trace`.
+
+    Example:
+        >>> import tempfile, torch, ggmc
+        >>> target = ggmc.Density(lambda x: -(x**2).sum() / 2, torch.zeros(1, dtype=torch.float64))
+        >>> trace = ggmc.sample(target, draws=20, warmup=20, progress=False)
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     trace.save(f"{folder}/run")
+        ...     bool((ggmc.load(f"{folder}/run")["theta"] == trace["theta"]).all())
+        True
+    """
+    path = Path(path)
+    store = DiskStore.read(path)
+    settings = store.settings
+    if target is not None:
+        check_target(settings, target, path)
+    warnings = [*settings["warnings"], *store.remarks]
+    return Trace(
+        store, _kernel(settings["tuned_kernel"] or settings["kernel"]), target, settings["attributes"], warnings
+    )
+
+
+def save(trace: Trace, path: str | Path) -> None:
+    """Write a trace to a folder, from which `load` reads it again.
+
+    Args:
+        trace: The trace, with its target.
+        path: The folder, which must not hold a run.
+    """
+    folder = RunFolder(path)
+    path = Path(path)
+    target = trace.needed_target("stored values")
+    if holds_a_run(path) or (path.exists() and (not path.is_dir() or any(path.iterdir()))):
+        raise BadInput(f"{path} is not an empty folder: give another one, so that nothing in it is written over")
+    attributes = json.loads(json.dumps(trace.attributes, default=str))
+    settings: dict[str, Any] = {
+        "format": FORMAT,
+        "kernel": to_dict(trace.kernel),
+        "tuned_kernel": None,
+        "settings": None,
+        "fingerprint": fingerprint(target),
+        "attributes": attributes,
+        "warnings": [],
+        "drawn": trace.num_draws,
+    }
+    store = DiskStore.create(folder, target, settings)
+    for draws in draws_at_once(trace):
+        stats = {name: array[:, draws] for name, array in trace.stats.items()}
+        store.append(Block(np.asarray(trace.positions[:, draws]), stats))
+    store.commit(warnings=list(trace.warnings))
+    store.synchronise()
+
+
+def check_target(settings: dict[str, Any], target: Target, path: Path) -> None:
+    """Refuse a target other than the one of a run.
+
+    Args:
+        settings: Of the run.
+        target: The target.
+        path: The run's folder, for the message.
+    """
+    found = differences(settings["fingerprint"], target)
+    if found:
+        raise BadInput(f"this is not the target of the run in {path}: {'; '.join(found)}")
+
+
+def _kernel(stored: dict[str, Any]) -> Kernel | SimpleNamespace:
+    """The kernel, or its settings by name where its class is the user's own."""
+    try:
+        return from_dict(stored)
+    except BadInput:
+        return SimpleNamespace(**stored)

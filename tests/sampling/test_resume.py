@@ -1,0 +1,291 @@
+"""Runs that are interrupted, extended, damaged or changed, and what resume makes of them."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from filelock import FileLock
+from torch import nn
+
+import ggmc
+from ggmc.errors import BadInput
+from ggmc.sampling.checkpoint import Checkpoints
+from ggmc.trace.disk import DiskStore
+from tests.support.gaussians import gaussian
+from tests.support.logistic import logistic
+from tests.support.posteriors import NORMAL, X, Y
+
+SHORT: dict[str, Any] = {"draws": 30, "warmup": 20, "chains": 2, "seed": 4, "progress": False}
+
+
+def short(**changed: Any) -> dict[str, Any]:
+    return SHORT | changed
+
+
+def interrupted(target: Any, kernel: Any, path: Path, after: int, number: int = signal.SIGINT) -> None:
+    """A run that a signal stops after so many trajectories."""
+
+    def stop(moment: Any) -> None:
+        if moment.iteration == after:
+            os.kill(os.getpid(), number)
+
+    ends = pytest.raises(SystemExit) if number == signal.SIGTERM else pytest.raises(KeyboardInterrupt)
+    if number == signal.SIGINT and after > SHORT["warmup"]:
+        trace = ggmc.sample(target, kernel, **SHORT, out=path, callback=stop)
+        assert trace.num_draws == after - SHORT["warmup"]
+        return
+    with ends:
+        ggmc.sample(target, kernel, **SHORT, out=path, callback=stop)
+
+
+def posterior(views: Any = None) -> ggmc.Posterior:
+    torch.manual_seed(0)
+    return ggmc.Posterior(nn.Linear(2, 1), "gaussian", NORMAL, X, Y, vectorise=True)
+
+
+def with_free_views() -> ggmc.Posterior:
+    torch.manual_seed(0)
+    images, labels = torch.rand(12, 1, 4, 4), torch.randint(2, (12,))
+    module = nn.Sequential(nn.Flatten(), nn.Linear(16, 2))
+    views = ggmc.nets.FreeViews(pad=1)
+    return ggmc.Posterior(module, "categorical", NORMAL, images, labels, views=views)
+
+
+CASES: list[tuple[Any, Any]] = [
+    (lambda: gaussian(3), None),
+    (lambda: gaussian(3), ggmc.GGMC(0.5, along=ggmc.schedule.Along(ggmc.schedule.Cosine(), either_way=True), steps=3)),
+    (lambda: gaussian(3), ggmc.GGMC(0.5, adjust=False, monitor_every=4)),
+    (lambda: gaussian(3), ggmc.SGNHT(0.1)),
+    (lambda: logistic(120), ggmc.GGMC(guide=ggmc.Minibatch("auto"))),
+    (lambda: logistic(120), ggmc.GGMC(guide=ggmc.ControlVariate(30, curvature="dense"))),
+    (with_free_views, ggmc.GGMC(0.01, adjust=False)),
+    (posterior, None),
+]
+
+
+@pytest.mark.parametrize("case", range(len(CASES)))
+@pytest.mark.parametrize(("after", "number"), [(7, signal.SIGINT), (33, signal.SIGINT), (28, signal.SIGTERM)])
+def test_what_was_interrupted_goes_on_bit_for_bit(case: int, after: int, number: int, tmp_path: Path) -> None:
+    make, kernel = CASES[case]
+    whole = ggmc.sample(make(), kernel, **SHORT)
+    interrupted(make(), kernel, tmp_path / "run", after, number)
+    resumed = ggmc.resume(tmp_path / "run", make(), progress=False)
+    np.testing.assert_array_equal(np.asarray(resumed.positions), whole.positions)
+    for name in whole.stats:
+        np.testing.assert_array_equal(resumed.stats[name], whole.stats[name])
+    assert resumed.kernel == whole.kernel
+    assert resumed.warnings == whole.warnings
+
+
+def test_a_finished_run_is_extended(tmp_path: Path) -> None:
+    ggmc.sample(gaussian(3), **SHORT, out=tmp_path / "run")
+    longer = ggmc.resume(tmp_path / "run", gaussian(3), draws=45, progress=False)
+    whole = ggmc.sample(gaussian(3), **short(draws=45))
+    np.testing.assert_array_equal(np.asarray(longer.positions), whole.positions)
+    again = ggmc.resume(tmp_path / "run", gaussian(3), draws=40, progress=False)
+    assert again.num_draws == 45
+
+
+def test_a_run_from_given_starts_goes_on(tmp_path: Path) -> None:
+    start = torch.ones(2, 3, dtype=torch.float64)
+    whole = ggmc.sample(gaussian(3), **SHORT, start=start)
+    ggmc.sample(gaussian(3), **short(draws=10), start=start, out=tmp_path / "run")
+    resumed = ggmc.resume(tmp_path / "run", gaussian(3), draws=30, progress=False)
+    np.testing.assert_array_equal(np.asarray(resumed.positions), whole.positions)
+
+
+def test_an_anchor_is_found_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    kernel = ggmc.GGMC(0.3, steps=3, guide=ggmc.ControlVariate(30))
+    ggmc.sample(logistic(120), kernel, **SHORT, out=tmp_path / "run")
+
+    def refuse(target: Any) -> Any:
+        raise AssertionError("the anchor was searched for again")
+
+    monkeypatch.setattr("ggmc.guides.control_variate.find_anchor", refuse)
+    assert ggmc.resume(tmp_path / "run", logistic(120), draws=35, progress=False).num_draws == 35
+
+
+# What differs
+
+
+def test_another_target_is_refused_with_what_differs(tmp_path: Path) -> None:
+    ggmc.sample(logistic(120), ggmc.HMC(0.1, 2), **SHORT, out=tmp_path / "run")
+    before = np.asarray(ggmc.load(tmp_path / "run").positions)
+    with pytest.raises(BadInput, match="its number of examples was 120, is 121"):
+        ggmc.resume(tmp_path / "run", logistic(121), draws=40)
+    changed = logistic(120)
+    other = ggmc.DataDensity(
+        lambda w: -(w**2).sum(), changed.log_likelihood, changed.data.slice(0, 120), torch.zeros_like(changed.start)
+    )
+    with pytest.raises(BadInput, match="its potential at a fixed point was"):
+        ggmc.resume(tmp_path / "run", other, draws=40)
+    x, y = changed.data.slice(0, 120)
+    moved = ggmc.DataDensity(changed.log_prior, changed.log_likelihood, (x.flip(0), y.flip(0)), changed.start)
+    with pytest.raises(BadInput, match="the checksum of its data"):
+        ggmc.load(tmp_path / "run", moved)
+    with pytest.raises(BadInput, match="its tensors was"):
+        ggmc.resume(tmp_path / "run", gaussian(2), draws=40)
+    np.testing.assert_array_equal(np.asarray(ggmc.load(tmp_path / "run").positions), before)
+
+
+def test_another_kernel_is_refused_with_what_differs(tmp_path: Path) -> None:
+    ggmc.sample(gaussian(3), ggmc.HMC(0.1, 2), **SHORT, out=tmp_path / "run")
+    with pytest.raises(BadInput, match=r"its step_size was 0\.1, is 0\.2"):
+        ggmc.resume(tmp_path / "run", gaussian(3), kernel=ggmc.HMC(0.2, 2), draws=40)
+    assert ggmc.resume(tmp_path / "run", gaussian(3), kernel=ggmc.HMC(0.1, 2), draws=40, progress=False)
+
+
+@dataclass(frozen=True, eq=False)
+class OwnHMC(ggmc.HMC):
+    """A kernel of the user's own."""
+
+
+def test_a_kernel_of_ones_own_is_given_again(tmp_path: Path) -> None:
+    whole = ggmc.sample(gaussian(3), OwnHMC(0.4, 2), **SHORT)
+    ggmc.sample(gaussian(3), OwnHMC(0.4, 2), **short(draws=11), out=tmp_path / "run")
+    with pytest.raises(BadInput, match=r"Give a kernel of your own to ggmc\.resume"):
+        ggmc.resume(tmp_path / "run", gaussian(3))
+    resumed = ggmc.resume(tmp_path / "run", gaussian(3), draws=30, kernel=OwnHMC(0.4, 2), progress=False)
+    np.testing.assert_array_equal(np.asarray(resumed.positions), whole.positions)
+    assert ggmc.load(tmp_path / "run").kernel.step_size == 0.4
+
+
+# Damage
+
+
+def test_a_damaged_checkpoint_gives_way_to_the_one_before(tmp_path: Path) -> None:
+    whole = ggmc.sample(gaussian(3), **SHORT)
+    folder = ggmc.RunFolder(tmp_path / "run", checkpoint_every=0)
+    ggmc.sample(gaussian(3), **short(draws=12), out=folder)
+    newest = Checkpoints(tmp_path / "run", 0).files()[-1]
+    newest.write_bytes(newest.read_bytes()[:-20])
+    resumed = ggmc.resume(tmp_path / "run", gaussian(3), draws=30, progress=False)
+    np.testing.assert_array_equal(np.asarray(resumed.positions), whole.positions)
+    assert any("could not be read" in warning and newest.name in warning for warning in resumed.warnings)
+    for file in Checkpoints(tmp_path / "run", 0).files():
+        file.write_bytes(b"nothing")
+    with pytest.raises(BadInput, match="no checkpoint that can be read"):
+        ggmc.resume(tmp_path / "run", gaussian(3), draws=40)
+    assert ggmc.load(tmp_path / "run").num_draws == 30
+
+
+def chunk(run: Path) -> Path:
+    return run / "posterior" / "theta" / "c" / "0" / "0" / "0"
+
+
+@pytest.mark.parametrize("how", ["cut short", "changed", "missing"])
+def test_damaged_draws_are_left_out_and_it_is_said(how: str, tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    ggmc.sample(gaussian(3), **SHORT, out=ggmc.RunFolder(run, checkpoint_every=0))
+    damage(how, run)
+    trace = ggmc.load(run)
+    assert "the last 30 are damaged" in trace.warnings[-1]
+    with pytest.raises(BadInput, match=r"0 whole draws.*cannot be continued"):
+        ggmc.resume(run, gaussian(3), draws=40)
+
+
+def test_damaged_draws_are_made_again_where_a_checkpoint_is_from_before_them(tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    ggmc.sample(gaussian(3), **SHORT, out=run)  # its other checkpoint is the one from the beginning
+    damage("cut short", run)
+    resumed = ggmc.resume(run, gaussian(3), progress=False)
+    whole = ggmc.sample(gaussian(3), **SHORT)
+    np.testing.assert_array_equal(np.asarray(resumed.positions), whole.positions)
+    assert any("are damaged" in warning for warning in resumed.warnings)
+
+
+def damage(how: str, run: Path) -> None:
+    file = chunk(run)
+    content = bytearray(file.read_bytes())
+    if how == "missing":
+        file.unlink()
+    elif how == "cut short":
+        file.write_bytes(content[:-30])
+    else:
+        content[len(content) // 2] ^= 1
+        file.write_bytes(content)
+
+
+def test_what_was_written_after_the_last_checkpoint_is_made_again(tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    ggmc.sample(gaussian(3), **SHORT, out=run)
+    kept = tmp_path / "kept"
+    shutil.copytree(run / "checkpoints", kept)
+    ggmc.resume(run, gaussian(3), draws=44, progress=False)
+    shutil.rmtree(run / "checkpoints")
+    shutil.copytree(kept, run / "checkpoints")
+    resumed = ggmc.resume(run, gaussian(3), draws=50, progress=False)
+    whole = ggmc.sample(gaussian(3), **short(draws=50))
+    np.testing.assert_array_equal(np.asarray(resumed.positions), whole.positions)
+
+
+# The folder
+
+
+def test_two_runs_on_one_folder_are_refused(tmp_path: Path) -> None:
+    ggmc.sample(gaussian(3), **SHORT, out=tmp_path / "run")
+    with pytest.raises(BadInput, match=r"holds a run already: continue it with ggmc\.resume"):
+        ggmc.sample(gaussian(3), **SHORT, out=tmp_path / "run")
+    with FileLock(str(tmp_path / "run" / ".lock")), pytest.raises(BadInput, match="another run is writing to"):
+        ggmc.resume(tmp_path / "run", gaussian(3), draws=40)
+    assert ggmc.load(tmp_path / "run").num_draws == 30
+
+
+def test_a_folder_with_something_in_it_is_left_alone(tmp_path: Path) -> None:
+    (tmp_path / "thesis.tex").write_text("years of work")
+    with pytest.raises(BadInput, match="is not an empty folder"):
+        ggmc.sample(gaussian(3), **SHORT, out=tmp_path)
+    (tmp_path / "file").write_text("")
+    with pytest.raises(BadInput, match=r"cannot be made|not an empty folder"):
+        ggmc.sample(gaussian(3), **SHORT, out=tmp_path / "file")
+    assert (tmp_path / "thesis.tex").read_text() == "years of work"
+
+
+def test_a_run_that_cannot_begin_leaves_nothing_behind(tmp_path: Path) -> None:
+    with pytest.raises(BadInput):
+        ggmc.sample(gaussian(3), **SHORT, start=torch.full((2, 3), torch.nan), out=tmp_path / "run")
+    assert not (tmp_path / "run").exists()
+
+
+def test_a_full_disk_loses_no_more_than_can_be_made_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    whole = ggmc.sample(gaussian(3), **SHORT)
+    usual, commits = DiskStore.commit, 0
+
+    def full(self: DiskStore, **settings: Any) -> None:
+        nonlocal commits
+        commits += 1
+        if commits > 25:
+            raise OSError(28, "No space left on device")
+        usual(self, **settings)
+
+    monkeypatch.setattr(DiskStore, "commit", full)
+    with pytest.raises(OSError, match="No space left") as error:
+        ggmc.sample(gaussian(3), **SHORT, out=ggmc.RunFolder(tmp_path / "run", checkpoint_every=0))
+    assert any("ggmc.resume goes on" in note for note in error.value.__notes__)
+    monkeypatch.setattr(DiskStore, "commit", usual)
+    resumed = ggmc.resume(tmp_path / "run", gaussian(3), progress=False)
+    np.testing.assert_array_equal(np.asarray(resumed.positions), whole.positions)
+
+
+def test_the_number_of_threads_is_stored_and_used_again(tmp_path: Path) -> None:
+    ggmc.sample(gaussian(3), **SHORT, out=tmp_path / "run")
+    file = tmp_path / "run" / "zarr.json"
+    root = json.loads(file.read_text())
+    root["attributes"]["ggmc"]["settings"]["threads"] = 2
+    file.write_text(json.dumps(root))
+    seen: list[int] = []
+    before = torch.get_num_threads()
+    ggmc.resume(
+        tmp_path / "run", gaussian(3), draws=31, progress=False, callback=lambda m: seen.append(torch.get_num_threads())
+    )
+    assert seen == [2]
+    assert torch.get_num_threads() == before
