@@ -84,6 +84,15 @@ def test_predictions_do_not_depend_on_how_they_are_streamed(monkeypatch: pytest.
             assert np.abs(away).max() < 6
 
 
+def test_small_differences_of_large_float32_predictions_count() -> None:
+    target = ggmc.Posterior(nn.Linear(2, 1), "gaussian", NORMAL, X, Y)
+    rows = torch.zeros(4, 3)
+    rows[:, 2] = 10_000 + torch.tensor([0.25, -0.25, 0.25, -0.25])  # the bias
+    found = target.predict(rows, X)
+    assert np.allclose(found.mean, 10_000)
+    assert np.allclose(found.epistemic, 0.0625, rtol=1e-4)
+
+
 def test_inputs_to_predict_for_are_checked() -> None:
     target = ggmc.Posterior(line(), "gaussian", NORMAL, inputs(), outcomes())
     bad = inputs()

@@ -20,6 +20,12 @@ def test_velocity_is_the_inverse_and_colour_a_root(mass, matrix) -> None:
     torch.testing.assert_close(root.mT @ root, matrix)
 
 
+@pytest.mark.parametrize(("mass", "matrix"), ALL)
+def test_the_variance_of_the_velocity_is_the_inverses_diagonal(mass, matrix) -> None:
+    expected = torch.linalg.inv(matrix).diagonal()
+    torch.testing.assert_close(mass.velocity_variance().double().expand(3), expected)
+
+
 def test_a_badly_scaled_dense_mass_stays_consistent() -> None:
     scale = torch.tensor([1e-6, 1.0, 1e6], dtype=torch.float64)
     matrix = DENSE * torch.outer(scale, scale)

@@ -127,6 +127,18 @@ def test_an_anchor_that_moves_is_refused() -> None:
         sampler.step(state, sampler.parameters, generator)
 
 
+def test_an_anchor_that_is_replaced_is_refused() -> None:
+    target = logistic()
+    kernel = ggmc.GGMC(0.1, guide=ggmc.ControlVariate(10, anchor=ANCHOR), steps=2)
+    field: Any = kernel.guide.bind(target)
+    sampler = kernel.sampler(target, field)
+    generator = torch.Generator().manual_seed(0)
+    state, _ = sampler.step(sampler.init(rows(), generator), sampler.parameters, generator)
+    field._anchor = field.anchor + 0.1
+    with pytest.raises(NotExact, match="Bind the kernel again"):
+        sampler.step(state, sampler.parameters, generator)
+
+
 def test_a_mass_that_adapts_is_refused() -> None:
     target = logistic()
     kernel = ggmc.GGMC(0.1, steps=2, mass=torch.tensor([1.0, 2.0, 3.0], dtype=F64))

@@ -42,7 +42,15 @@ def test_a_direction_seen_only_in_every_second_entry_is_found_out() -> None:
         check_reversible(ggmc.CustomOrder(every_second, reversible=True), 7, 4)
 
 
-@pytest.mark.parametrize(("draw_one", "steps"), [(reversible_up_to_four, (2, 7)), (cut_off, (5, 8)), (cut_off, (4, 7))])
+@pytest.mark.parametrize(
+    ("draw_one", "steps"),
+    [
+        (reversible_up_to_four, (2, 7)),
+        (reversible_up_to_four, (2, 5)),  # at its longest only
+        (cut_off, (5, 8)),
+        (cut_off, (4, 7)),
+    ],
+)
 @pytest.mark.parametrize("recut", [False, True])
 def test_every_length_of_a_range_is_checked(draw_one: Any, steps: tuple[int, int], recut: bool) -> None:
     guide = ggmc.Minibatch(3, ggmc.CustomOrder(draw_one, reversible=True), recut=recut)

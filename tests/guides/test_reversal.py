@@ -12,7 +12,7 @@ from torch import Tensor
 import ggmc
 from ggmc.errors import BadInput, NotExact
 from ggmc.guides.batches import Recut
-from ggmc.guides.orders import ORDERS, Order, as_order
+from ggmc.guides.orders import ORDERS, Epoch, Order, as_order
 from ggmc.guides.reversal import check_reversible, is_built_in
 from tests.support import orders
 from tests.support.orders import REVERSIBLE, Vectorised, one_successor, successor
@@ -108,6 +108,12 @@ def test_the_librarys_own_orders_are_known() -> None:
     assert not is_built_in(custom)
     assert not is_built_in(Recut(custom, 20))
     assert not is_built_in(Vectorised(orders.independent, "iid"))  # a name proves nothing
+
+    class Ascending(Epoch):
+        def draw(self, entries: int, batches: int, chains: int, generator: torch.Generator) -> Tensor:
+            return super().draw(entries, batches, chains, generator).sort(0).values
+
+    assert not is_built_in(Ascending())  # nor does a base class
 
 
 def test_one_tape_for_all_chains_is_refused() -> None:

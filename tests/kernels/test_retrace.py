@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Any
 
@@ -142,6 +143,13 @@ def test_a_sampler_of_ones_own() -> None:
     assert ggmc.retrace(leapfrog, target(), noises=0).possible
     with pytest.raises(BadInput, match="a function and its number of noises"):
         ggmc.retrace(leapfrog, target())
+
+
+def test_a_way_back_that_is_not_a_number_is_none() -> None:
+    def one_way(position: Tensor, momentum: Tensor, noise: Tensor, backwards: bool) -> tuple[Tensor, Tensor]:
+        return position + 0.1 * momentum, momentum * (math.nan if backwards else 1.0)
+
+    assert not ggmc.retrace(one_way, target(), noises=0).possible
 
 
 @pytest.mark.parametrize("steps", [1, 3])

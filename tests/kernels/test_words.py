@@ -243,3 +243,14 @@ def test_first_momenta_have_their_distribution(mass: Any) -> None:
     noise = plain(position, torch.Generator().manual_seed(0)).momentum
     momentum = init(position, torch.Generator().manual_seed(0)).momentum
     torch.testing.assert_close(momentum, 0.5 * noise * torch.tensor([2.0, 3.0, 4.0], dtype=F64))
+
+
+@pytest.mark.parametrize("kind", [ggmc.HMC, ggmc.MALT])
+def test_a_fresh_momentum_is_drawn_with_the_numbers_given_to_the_step(kind: Any) -> None:
+    target = quartic_with_data()
+    other = kind(0.1, steps=2, temperature=0.3, mass=[5.0] * target.layout.size)
+    state, step, _ = begin(kind(0.1, steps=2), target)
+    parameters = other.sampler(target, other.guide.bind(target)).parameters
+    given, _ = step(state, torch.Generator().manual_seed(1), parameters)
+    bound, _ = other.bind(target)[1](state, torch.Generator().manual_seed(1))
+    assert torch.equal(given.momentum, bound.momentum)

@@ -73,6 +73,24 @@ def test_state_survives_bit_for_bit_in_mid_trajectory(kind: Any, order: str, gro
         assert torch.equal(a, b)
 
 
+@pytest.mark.parametrize("every", [1, 2])
+@pytest.mark.parametrize("scheme", ["OABAO", "OBABO"])
+def test_a_trajectory_saved_after_its_last_step_ends_as_it_would_have(scheme: str, every: int) -> None:
+    module, again = net(0), net(1)
+    optimiser, other = (ggmc(m, scheme=scheme, friction_every=every, seed=i) for i, m in enumerate((module, again)))
+    optimiser.begin_trajectory(total(module))
+    steps(module, optimiser, 4)
+    saved = _through_a_file([part.state_dict() for part in (module, optimiser)])
+    again.load_state_dict(saved[0])
+    other.load_state_dict(saved[1])
+    ends: list[list[Tensor]] = []
+    for m, o in ((module, optimiser), (again, other)):
+        compute_gradient(m, o, 4)  # used by OBABO
+        info = o.end_trajectory(total(m), reject=True)
+        ends.append([info.log_accept, values(m), o.momenta.clone()])
+    assert all(torch.equal(a, b) for a, b in zip(*ends, strict=True))
+
+
 def test_saved_state_does_not_change_with_the_run() -> None:
     module = net()
     optimiser = ggmc(module)

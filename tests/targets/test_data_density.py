@@ -156,3 +156,16 @@ def test_where_linear_algebra_fails_the_density_is_zero(bound: Any) -> None:
     assert target.potential(position).isfinite().tolist() == [False, True]
     gradient, _ = ggmc.Minibatch(20).bind(target)(position, torch.tensor([0, 1]))
     assert gradient.isfinite().all(1).tolist() == [False, True]
+
+
+def test_beside_a_singular_chain_the_others_read_their_own_batches() -> None:
+    def likelihood(w: Tensor, batch: Any) -> Tensor:
+        return log_likelihood(w, batch) + torch.linalg.cholesky((1.5 - w[0]).view(1, 1))[0, 0]
+
+    target = ggmc.DataDensity(log_prior, likelihood, examples(), torch.zeros(3, dtype=F64))
+    field = ggmc.Minibatch(20).bind(target)
+    position = torch.tensor([[3.0, 0.0, 0.0], [0.1, 0.2, 0.3], [0.3, 0.2, 0.1]], dtype=F64)
+    entry = torch.tensor([0, 1, 2])
+    gradient, _ = field(position, entry)
+    assert not gradient[0].isfinite().any()
+    torch.testing.assert_close(gradient[1:], field(position[1:], entry[1:])[0])

@@ -10,8 +10,11 @@ import torch
 from torch.utils._pytree import tree_flatten
 
 import ggmc
+from ggmc.dynamics.mass import Diagonal
 from ggmc.dynamics.state import State
 from ggmc.sampling.chains import Chains
+from ggmc.warmup.learnt import Learnt
+from ggmc.warmup.step_size import DualAveraging
 from ggmc.warmup.windows import Window, windows
 from tests.support.gaussians import gaussian
 
@@ -61,3 +64,15 @@ def test_a_restored_window_goes_on_where_the_stored_one_was() -> None:
     assert stored[1] == resumed[1]
     for one, other in zip(stored[0], resumed[0], strict=True):
         assert torch.equal(torch.as_tensor(one), torch.as_tensor(other))
+
+
+def test_nothing_learnt_is_forgotten_when_stored() -> None:
+    dual = DualAveraging.around(0.3, 0.8)
+    dual.update(0.5)
+    mass = Diagonal(torch.tensor([2.0, 3.0], dtype=F64))
+    learnt = Learnt(mass, 7, 33, 1.5, -4.0, dual, Window(0.5), {"batch_size": "ten"}, ["A chain was moved."])
+    unlike = Learnt(Diagonal(torch.ones(2, dtype=F64)), 10)
+    for name, value in vars(learnt).items():
+        assert value != vars(unlike)[name], name  # nothing here is as it is at first
+    again = Learnt.restored(copy.deepcopy(learnt.state_dict()), torch.zeros(2, dtype=F64))
+    assert str(again.state_dict()) == str(learnt.state_dict())

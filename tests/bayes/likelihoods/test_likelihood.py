@@ -67,6 +67,16 @@ def test_one_term_per_example_also_under_vmap(likelihood: likelihoods.Likelihood
         torch.testing.assert_close(vmap(lambda output: likelihood.log_prob(output, y, latents))(rows), one_by_one)
 
 
+def test_a_column_of_outcomes_is_taken_as_a_row() -> None:
+    for likelihood, number, y in EVERY:
+        if isinstance(likelihood, likelihoods.Categorical | likelihoods.Given):
+            continue  # labels must be a row, and a function sees outcomes as they are
+        output, latents = outputs(number)[0], latents_of(likelihood)
+        likelihood.check(output, y[:, None])
+        expected = likelihood.log_prob(output, y, latents)
+        torch.testing.assert_close(likelihood.log_prob(output, y[:, None], latents), expected)
+
+
 @pytest.mark.parametrize(("likelihood", "number", "y"), EVERY, ids=NAMES)
 def test_the_default_device_does_not_matter(likelihood: likelihoods.Likelihood, number: int, y: Tensor) -> None:
     output, latents = outputs(number)[0], latents_of(likelihood)
