@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 import ggmc
+from ggmc.dynamics.exactness import Unchanged
 from ggmc.errors import BadInput, NotExact
 from ggmc.guides.orders import Order
 from ggmc.guides.reversal import check_reversible
@@ -137,6 +138,17 @@ def test_an_anchor_that_is_replaced_is_refused() -> None:
     field._anchor = field.anchor + 0.1
     with pytest.raises(NotExact, match="Bind the kernel again"):
         sampler.step(state, sampler.parameters, generator)
+
+
+def test_a_tensor_replaced_more_than_once_is_noticed() -> None:
+    """The memory of the first one would be free for the third."""
+    tensors = [torch.zeros(3)]
+    unchanged = Unchanged(lambda: tensors)
+    unchanged.check()
+    for _ in range(2):
+        tensors[0] = torch.ones(3)
+    with pytest.raises(NotExact, match="Bind the kernel again"):
+        unchanged.check()
 
 
 def test_a_mass_that_adapts_is_refused() -> None:

@@ -135,6 +135,7 @@ class Unchanged:
 
     def __init__(self, tensors: Callable[[], Sequence[Tensor]]):
         self._tensors = tensors
+        self._kept = list(tensors())  # alive, so that no other tensor can take over an id
         self._known = self._now()
 
     def check(self) -> None:
