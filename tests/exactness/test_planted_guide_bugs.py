@@ -12,14 +12,13 @@ from torch import Tensor
 import ggmc
 from ggmc.dynamics import metropolis
 from ggmc.dynamics.schedule import Along, Cosine, ThereAndBack
-from ggmc.dynamics.scheme import Plan
-from ggmc.dynamics.state import Parameters, State
+from ggmc.dynamics.state import State
 from ggmc.guides import orders as tape
 from ggmc.guides.base import GradientField
 from ggmc.guides.control_variate import ControlVariateField
 from ggmc.guides.minibatch import MinibatchField, batch_gradient
 from ggmc.kernels import words
-from ggmc.kernels.words import WordSampler
+from ggmc.kernels.words import Outset, WordSampler
 from ggmc.targets.data_density import DataDensity
 from ggmc.targets.potential import SumOverData
 from tests.support.invariance import Case, independence_violations, noisy_funnel, noisy_quartic, violations
@@ -120,17 +119,17 @@ def test_a_tape_that_looks_at_the_state(monkeypatch: pytest.MonkeyPatch) -> None
     )
     assert not caught(kernel())  # a function of θ alone is one more guide ...
 
-    run = WordSampler._carry_out
+    run = WordSampler.carry_out
 
-    def at_start(self: Any, plan: Plan, state: State, *rest: Any) -> Any:
+    def at_start(self: Any, state: State, outset: Outset) -> Any:
         monkeypatch.setattr(
             MinibatchField,
             "__call__",
             lambda self, position, entry: call(self, position, (state.position[:, 0] > 0).long()),
         )
-        return run(self, plan, state, *rest)
+        return run(self, state, outset)
 
-    monkeypatch.setattr(WordSampler, "_carry_out", at_start)
+    monkeypatch.setattr(WordSampler, "carry_out", at_start)
     assert caught(kernel())  # ... but not one of where the trajectory began
 
 
@@ -159,15 +158,15 @@ def test_one_coin_for_all_chains(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.parametrize("word", ["OBABO", "ACA"])
 def test_heat_of_another_temperature_not_counted(monkeypatch: pytest.MonkeyPatch, word: str) -> None:
-    run = WordSampler._carry_out
+    run = WordSampler.carry_out
 
-    def buggy(self: Any, plan: Plan, state: State, parameters: Parameters, *rest: Any) -> Any:
+    def buggy(self: Any, state: State, outset: Outset) -> Any:
         # The noise has the schedule's temperature; the sum over moves does not know.
-        warm = parameters.change(temperature=parameters.temperature * 2)
-        plain = plan._replace(moves=tuple(move._replace(warmth=1.0) for move in plan.moves))
-        return run(self, plain, state, warm, *rest)
+        warm = outset.parameters.change(temperature=outset.parameters.temperature * 2)
+        plain = outset.plan._replace(moves=tuple(move._replace(warmth=1.0) for move in outset.plan.moves))
+        return run(self, state, outset._replace(plan=plain, parameters=warm))
 
-    monkeypatch.setattr(WordSampler, "_carry_out", buggy)
+    monkeypatch.setattr(WordSampler, "carry_out", buggy)
     along = Along(temperature=ThereAndBack(lambda x: 2.0))
     assert caught(ggmc.GGMC(0.5, 0.8, 6, word, along=along))
 
@@ -205,9 +204,9 @@ def test_a_potential_of_one_minibatch(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize("curvature", ["none", "dense"])
 def test_an_anchor_updated_while_sampling(monkeypatch: pytest.MonkeyPatch, curvature: str) -> None:
     """Each trajectory anchored where it starts, which its way back would not be."""
-    run = WordSampler._carry_out
+    run = WordSampler.carry_out
 
-    def start_anchored(self: Any, plan: Plan, state: State, *rest: Any) -> Any:
+    def start_anchored(self: Any, state: State, outset: Outset) -> Any:
         def corrected(self: Any, position: Tensor, entry: Tensor) -> tuple[Tensor, None]:
             there = state.position
             exact = self._target.potential_and_gradient(there)[1]
@@ -215,23 +214,24 @@ def test_an_anchor_updated_while_sampling(monkeypatch: pytest.MonkeyPatch, curva
             return here - before + exact, None
 
         monkeypatch.setattr(ControlVariateField, "__call__", corrected)
-        return run(self, plan, state, *rest)
+        return run(self, state, outset)
 
     anchor = torch.full((1,), -0.5, dtype=F64)
     guide = ggmc.ControlVariate(4, curvature=curvature, anchor=anchor)
-    monkeypatch.setattr(WordSampler, "_carry_out", start_anchored)
+    monkeypatch.setattr(WordSampler, "carry_out", start_anchored)
     assert caught(ggmc.GGMC(0.45, 0.5, 6, "O(ABA)O", guide))
 
 
 def _amagold(monkeypatch: pytest.MonkeyPatch, friction: Any = None, work: Any = None) -> bool:
-    run = WordSampler._carry_out
+    run = WordSampler.carry_out
 
-    def buggy(self: Any, plan: Plan, state: State, parameters: Parameters, *rest: Any) -> Any:
-        changed = parameters if friction is None else parameters.change(temperature=friction(parameters))
-        end, done = run(self, plan, state, changed, *rest)
+    def buggy(self: Any, state: State, outset: Outset) -> Any:
+        numbers = outset.parameters
+        changed = numbers if friction is None else numbers.change(temperature=friction(numbers))
+        end, done = run(self, state, outset._replace(parameters=changed))
         return end, done if work is None else work(done)
 
-    monkeypatch.setattr(WordSampler, "_carry_out", buggy)
+    monkeypatch.setattr(WordSampler, "carry_out", buggy)
     return caught(ggmc.AMAGOLD(0.35, 1.5, 5, ggmc.Minibatch(4)), noisy_funnel())
 
 

@@ -24,7 +24,7 @@ from ggmc.dynamics.state import State
 from ggmc.dynamics.trajectory import Trajectory
 from ggmc.errors import BadInput
 from ggmc.kernels.base import Kernel
-from ggmc.kernels.words import WordKernel, WordSampler
+from ggmc.kernels.words import WordKernel
 from ggmc.targets.base import Target
 
 Update = Callable[[Tensor, Tensor, Tensor, bool], tuple[Tensor, Tensor]]
@@ -150,7 +150,7 @@ def _segments_of(
     if not isinstance(kernel, WordKernel):
         raise BadInput(f"retrace needs a kernel that is a word, or a function that carries out a step, got {kernel!r}")
     field = kernel.guide.bind(target)
-    sampler = WordSampler(_untested(kernel), kernel.program(field), target, field)
+    sampler = _untested(kernel).sampler(target, field)
     steps, along = sampler.parameters.steps[0], sampler.program.along
     factors = None if along is None else along.factors(steps)
     there = back = _pieces(sampler.scheme, steps, factors)

@@ -7,9 +7,8 @@ draws the tape, carries the trajectory out, and gives it to the one test in `ggm
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
-from typing import final
+from collections.abc import Callable
+from typing import NamedTuple, final
 
 import torch
 from torch import Tensor
@@ -22,55 +21,17 @@ from ggmc.dynamics.exactness import (
     refuse_if_not_exact,
     refuse_letters_without_way_back,
 )
-from ggmc.dynamics.length import Steps
-from ggmc.dynamics.letters import LETTERS, Alphabet, fresh_momentum
+from ggmc.dynamics.letters import fresh_momentum
 from ggmc.dynamics.mass import fixed_mass
-from ggmc.dynamics.schedule import Along, Factors, Over
+from ggmc.dynamics.schedule import Factors
 from ggmc.dynamics.scheme import Plan, Scheme
 from ggmc.dynamics.state import Info, Parameters, State, normals
 from ggmc.dynamics.trajectory import Trajectory, run_either_way
 from ggmc.errors import BadInput, NotExact
 from ggmc.guides.base import GradientField
 from ggmc.kernels.base import NOT_TUNED, Kernel, Sampler, as_rows, check_start
+from ggmc.kernels.program import Program
 from ggmc.targets.base import Target
-
-
-@dataclass(frozen=True)
-class Program:
-    """What a kernel that is a word states about itself.
-
-    Args:
-        word: The scheme.
-        friction: γ.
-        steps: The length of a trajectory; None leaves it to warm-up or to the guide.
-        fresh_momentum: Whether the momentum is drawn anew before every trajectory.
-        letters: The alphabet.
-        monitor_every: Without a test, log α is reported for so many trajectories together.
-        along: The schedule along a trajectory.
-        over: The schedule over the run.
-        explain: The share of kicks at which the guide is compared with the exact gradient.
-        not_testable: Why no Metropolis test applies, beyond what the word tells; None if one does.
-        variables: The kernel's own variables: name and first value, as a function of the positions [chains, d].
-        statistics: The kernel's own statistics of a state by name, [chains, ...] each, stored in the trace.
-
-    Example:
-        >>> from ggmc.kernels import Program
-        >>> Program("O(BAB)O", friction=1.0, steps=10).word
-        'O(BAB)O'
-    """
-
-    word: str
-    friction: float
-    steps: Steps | None = None
-    fresh_momentum: bool = False
-    letters: Alphabet = field(default_factory=lambda: LETTERS, repr=False)
-    monitor_every: int = 1
-    along: Along | None = None
-    over: Over | None = None
-    explain: float = 0.0
-    not_testable: str | None = None
-    variables: Mapping[str, Callable[[Tensor], Tensor]] = field(default_factory=dict)
-    statistics: Callable[[State], Mapping[str, Tensor]] | None = None
 
 
 class WordKernel(Kernel):
@@ -80,9 +41,37 @@ class WordKernel(Kernel):
     def program(self, field: GradientField) -> Program:
         """What this kernel does with a bound guide, every default filled in."""
 
+    def on(self, program: Program, target: Target, field: GradientField) -> WordSampler:
+        """A program carried out on a target. A kernel whose trajectories are more than one test of one plan, such as
+        several chances, returns a subclass with a `trajectory` of its own.
+
+        Args:
+            program: From `program`; warm-up leaves out what it does not need.
+            target: What is sampled.
+            field: The guide, bound.
+        """
+        return WordSampler(self, program, target, field)
+
     @final
     def sampler(self, target: Target, field: GradientField) -> WordSampler:
-        return WordSampler(self, self.program(field), target, field)
+        return self.on(self.program(field), target, field)
+
+
+class Outset(NamedTuple):
+    """What is settled before a trajectory starts, independently of the state."""
+
+    steps: int
+    plan: Plan
+    factors: Factors | None
+    """Of a schedule along the trajectory."""
+    parameters: Parameters
+    noise: Callable[[], Tensor]
+    """Draws standard normal noise in the shape of the momentum."""
+    log_uniform: Tensor
+    """Of the test, [chains]."""
+    tape: Tensor | None
+    compare: Comparison | None
+    generator: torch.Generator
 
 
 class WordSampler(Sampler):
@@ -171,31 +160,40 @@ class WordSampler(Sampler):
         compare = Comparison(self.target, plan.kicks, program.explain, generator) if program.explain else None
 
         start = self._refreshed(state, plan, parameters, noise)
-        if factors is not None and program.along is not None and program.along.either_way:
-            both = plan, self.scheme.plan(steps, factors.reversed())
-            end, work = run_either_way(both, start, parameters, field, tape, program.letters, generator)
-        else:
-            end, work = self._carry_out(plan, start, parameters, tape, noise, compare)
-
-        if self.adjust:
-            after, info = self._test(start, end, work, steps, parameters.temperature, log_uniform)
-        else:
-            potential = self.target.potential if self._reports_after(state.trajectories) else None
-            testable = self.not_testable is None
-            after, info = metropolis.monitor(start, end, work, steps, parameters.temperature, potential, testable)
+        outset = Outset(steps, plan, factors, parameters, noise, log_uniform, tape, compare, generator)
+        after, info = self.trajectory(start, outset)
         return after, self._with_statistics(info, after, parameters, compare)
 
-    def _carry_out(
-        self,
-        plan: Plan,
-        start: State,
-        parameters: Parameters,
-        tape: Tensor | None,
-        noise: Callable[[], Tensor],
-        compare: Comparison | None,
-    ) -> tuple[State, Tensor]:
-        """The tested part of a trajectory: its end, and the work."""
-        path = Trajectory(start, parameters, self.field, tape, noise, self.program.letters, compare)
+    def trajectory(self, start: State, outset: Outset) -> tuple[State, Info]:
+        """One trajectory from a refreshed start, and its test.
+
+        Args:
+            start: Where it starts.
+            outset: What was settled before.
+        """
+        end, work = self.carry_out(start, outset)
+        temperature = outset.parameters.temperature
+        if self.adjust:
+            return self.test(start, end, work, outset)
+        potential = self.target.potential if self._reports_after(start.trajectories) else None
+        testable = self.not_testable is None
+        return metropolis.monitor(start, end, work, outset.steps, temperature, potential, testable)
+
+    def carry_out(self, start: State, outset: Outset) -> tuple[State, Tensor]:
+        """The moves of a trajectory: its end, and the work.
+
+        Args:
+            start: Where it starts.
+            outset: What was settled before.
+        """
+        steps, plan, factors, parameters, along = *outset[:4], self.program.along
+        if factors is not None and along is not None and along.either_way:
+            both = plan, self.scheme.plan(steps, factors.reversed())
+            letters, generator = self.program.letters, outset.generator
+            return run_either_way(both, start, parameters, self.field, outset.tape, letters, generator)
+        path = Trajectory(
+            start, parameters, self.field, outset.tape, outset.noise, self.program.letters, outset.compare
+        )
         path.run(plan.moves)
         return path.end(), path.work
 
@@ -209,14 +207,21 @@ class WordSampler(Sampler):
         path.run(plan.before)
         return path.state
 
-    def _test(
-        self, start: State, end: State, work: Tensor, steps: int, temperature: Tensor, log_uniform: Tensor
-    ) -> tuple[State, Info]:
+    def test(self, start: State, end: State, work: Tensor, outset: Outset) -> tuple[State, Info]:
+        """The Metropolis test of a trajectory.
+
+        Args:
+            start: Where it started.
+            end: Where it ended; its potential is computed if it is not known.
+            work: W, [chains] float64.
+            outset: What was settled before.
+        """
+        temperature, log_uniform = outset.parameters.temperature, outset.log_uniform
         stopping = self.early_stop and self.target.stops_early
         if end.potential is None:
             limit = metropolis.certain_rejection(start, work, temperature, log_uniform) if stopping else None
             end = end._replace(potential=self.target.potential(end.position, limit))
-        after, info = metropolis.decide(start, end, work, steps, temperature, log_uniform)
+        after, info = metropolis.decide(start, end, work, outset.steps, temperature, log_uniform)
         if stopping:
             # A sum that stopped early knows only that log α was too small: the decision itself stands for the rate.
             info = info._replace(statistics={"acceptance_rate": info.accepted.double()})

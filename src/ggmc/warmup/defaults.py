@@ -24,10 +24,10 @@ def tuning_sampler(kernel: Kernel, target: Target, field: GradientField) -> Samp
     sampler: Sampler
     if isinstance(kernel, WordKernel):
         program = replace(kernel.program(field), monitor_every=1, explain=0.0)
-        sampler = WordSampler(kernel, program, target, field)
-        if program.not_testable is None and sampler.scheme.not_reversible is None:
+        word_sampler = sampler = kernel.on(program, target, field)
+        if program.not_testable is None and word_sampler.scheme.not_reversible is None:
             # Where only a schedule or an order has no way back, the energy error still tells a step too long.
-            sampler.not_testable = None
+            word_sampler.not_testable = None
     else:
         sampler = kernel.sampler(target, field)
     sampler.early_stop = False
