@@ -11,7 +11,7 @@ from torch.utils._pytree import tree_flatten
 
 import ggmc
 from ggmc.dynamics.mass import Diagonal
-from ggmc.dynamics.state import State
+from ggmc.dynamics.state import Info, State
 from ggmc.sampling.chains import Chains
 from ggmc.warmup.learnt import Learnt
 from ggmc.warmup.step_size import DualAveraging
@@ -53,11 +53,14 @@ def test_a_restored_window_goes_on_where_the_stored_one_was() -> None:
 
     first, then = state(), state()
     window = Window.opened(first, 0.5, "dense", True, settled=torch.tensor([True, False, True, True]))
-    window.add(first, torch.zeros_like(first.position))
+    none, all_of_them = torch.zeros(4, dtype=F64), torch.ones(4, dtype=torch.bool)
+    info = Info(none, all_of_them, ~all_of_them, none, none, 1)
+    window.add(first, torch.zeros_like(first.position), info)
     window.paths.add(torch.randn(3, 4, 2, dtype=F64, generator=generator), torch.ones(3, 4, dtype=F64))
     again = Window.restored(copy.deepcopy(window.state_dict()), torch.device("cpu"))
     for each in (window, again):
-        each.add(then, first.position)
+        each.add(then, first.position, info)
+    assert window.accepted == 8
     assert window.moments is not None
     assert window.moments.count == 6  # of two draws, those of the three settled chains
     stored, resumed = (tree_flatten(each.state_dict()) for each in (window, again))

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -12,6 +10,7 @@ from torch import Tensor
 from torch.distributions import Distribution
 
 from ggmc import progress
+from ggmc.bayes.private_random import seeded
 from ggmc.errors import BadInput
 from ggmc.guides import Minibatch
 
@@ -52,17 +51,6 @@ def starts(target: Posterior, way: str, chains: int, generator: torch.Generator)
     if way == "apart":
         spread[1:][(rows[1:] == target.start).all(1)] = SPREAD
     return target.around(rows, spread, generator)
-
-
-@contextmanager
-def seeded(seed: int, device: torch.device) -> Iterator[None]:
-    """Within this block torch's global generators start from a seed; after it they are as they were."""
-    devices = [device] if device.type == "cuda" else []
-    with torch.random.fork_rng(devices=devices):
-        torch.default_generator.manual_seed(seed)
-        if devices:
-            torch.cuda.manual_seed(seed)
-        yield
 
 
 def _seed_from(generator: torch.Generator) -> int:

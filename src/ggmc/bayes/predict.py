@@ -17,8 +17,8 @@ from torch.utils._pytree import tree_leaves, tree_map
 
 from ggmc import progress
 from ggmc.bayes.data_checks import as_tensor, check_finite, check_form
-from ggmc.bayes.initial_points import seeded
 from ggmc.bayes.likelihoods import Likelihood
+from ggmc.bayes.private_random import seeded
 from ggmc.errors import BadInput
 from ggmc.targets.layout import Tree
 

@@ -68,12 +68,12 @@ class Unknowns:
         return torch.stack(parts).sum()
 
     def draw(self) -> Row:
-        """One draw of all values from the prior, by torch's global generator."""
+        """One draw of all values from the prior; `private_random.seeded` says by which generator."""
         scales = {name: distribution.sample() for name, distribution in self.latents.items()}
         return {name: self._draw(name, scales) for name in self._priors} | scales
 
     def draw_of(self, name: str) -> Tensor:
-        """One draw of one value, by torch's global generator."""
+        """One draw of one value, likewise."""
         if name in self.latents:
             return self.latents[name].sample()
         return self._draw(name, {f"{name}.{key}": scale.sample() for key, scale in self._scales[name].items()})

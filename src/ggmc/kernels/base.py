@@ -20,7 +20,7 @@ from ggmc.dynamics.mass import Identity, Mass, MassLike, as_mass, is_kind
 from ggmc.dynamics.state import Info, Parameters, State
 from ggmc.errors import BadInput, require_not_negative, require_positive
 from ggmc.guides.base import BatchGuide, GradientField, Guide
-from ggmc.targets.base import Target
+from ggmc.targets.base import DataTarget, Target
 
 Init = Callable[[Tensor, torch.Generator], State]
 Step = Callable[..., tuple[State, Info]]
@@ -136,15 +136,34 @@ def check_settings(kernel: Kernel) -> None:
 
 def check_start(target: Target, position: Tensor, potential: Tensor, gradient: Tensor | None) -> None:
     """Refuse chains that do not start at finite numbers, and say which and where."""
-    for what, rows in (("position", position), ("gradient", gradient)):
-        if rows is not None and not rows.isfinite().all():
-            chain, column = (~rows.isfinite()).nonzero()[0].tolist()
-            where, value = target.layout.locate(column), rows[chain, column].item()
-            raise BadInput(f"chain {chain} starts with a {what} of {value:g} in {where}: start inside the support")
+    _check_rows(target, "position", position)
     if not potential.isfinite().all():
         chain = int((~potential.isfinite()).nonzero()[0])
-        value = potential[chain].item()
-        raise BadInput(f"chain {chain} starts at a potential of {value:g}: start inside the support")
+        raise BadInput(
+            f"chain {chain} starts at a potential of {potential[chain].item():g}"
+            f"{_guilty_example(target, position[chain])}: start inside the support"
+        )
+    if gradient is not None:
+        _check_rows(target, "gradient", gradient)
+
+
+def _check_rows(target: Target, what: str, rows: Tensor) -> None:
+    if not rows.isfinite().all():
+        chain, column = (~rows.isfinite()).nonzero()[0].tolist()
+        where, value = target.layout.locate(column), rows[chain, column].item()
+        raise BadInput(f"chain {chain} starts with a {what} of {value:g} in {where}: start inside the support")
+
+
+def _guilty_example(target: Target, row: Tensor) -> str:
+    """Which example makes the potential of a row not finite, in words; nothing where none does."""
+    if not isinstance(target, DataTarget):
+        return ""
+    terms = target.log_likelihoods(row[None])[0]
+    bad = (~terms.isfinite()).nonzero().flatten()
+    if not len(bad):
+        return ""
+    others = f" and {len(bad) - 1} more" if len(bad) > 1 else ""
+    return f", where example {int(bad[0])}{others} has a log likelihood of {terms[bad[0]].item():g}"
 
 
 def as_rows(target: Target, position: Tensor) -> Tensor:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import math
+import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -169,15 +170,39 @@ def row_by_row_if_singular(
         return nowhere, torch.full_like(position, torch.nan)
 
 
+class _NoValidation:
+    """Counts who is inside: the flag of torch.distributions belongs to all threads, and the last one restores it."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._inside = 0
+        self._before = True
+
+    def enter(self) -> None:
+        with self._lock:
+            if self._inside == 0:
+                self._before = Distribution._validate_args  # pyright: ignore[reportPrivateUsage]
+                Distribution.set_default_validate_args(False)
+            self._inside += 1
+
+    def leave(self) -> None:
+        with self._lock:
+            self._inside -= 1
+            if self._inside == 0:
+                Distribution.set_default_validate_args(self._before)
+
+
+_no_validation = _NoValidation()
+
+
 @contextmanager
 def no_validation() -> Iterator[None]:
     """Let torch.distributions answer NaN or −∞ outside its support: that is a rejection, not an error."""
-    before = Distribution._validate_args  # pyright: ignore[reportPrivateUsage]
-    Distribution.set_default_validate_args(False)
+    _no_validation.enter()
     try:
         yield
     finally:
-        Distribution.set_default_validate_args(before)
+        _no_validation.leave()
 
 
 def _own(tree: Tree, chained: int | None, chain: int) -> Tree:

@@ -14,7 +14,7 @@ from ggmc.targets.batched import OverChains, no_validation
 from ggmc.targets.data import as_data
 from ggmc.targets.density import NamedTarget, check_gradients, check_scalar, check_start, probes
 from ggmc.targets.layout import Constraints, Parameters, Tree
-from ggmc.targets.potential import Row, SumOverData, some_examples
+from ggmc.targets.potential import Row, SumOverData, some_examples, some_numbers
 
 
 class DataDensity(NamedTarget, DataTarget):
@@ -131,6 +131,13 @@ class DataDensity(NamedTarget, DataTarget):
             raise BadInput(
                 f"log_likelihood must return one term per example, shape ({number},) for a batch of {number}, got "
                 f"{tuple(terms.shape)}: do not sum over the batch"
+            )
+        bad = (~terms.isfinite()).nonzero().flatten()
+        if len(bad):
+            example = int(some_numbers(self.num_data)[bad[0]])
+            raise BadInput(
+                f"the log likelihood of example {example} is {terms[bad[0]].item():g} at the start: correct or remove "
+                "that example, or give a start inside the support"
             )
         check_gradients(
             "log_prior + log_likelihood",

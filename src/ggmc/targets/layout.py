@@ -206,6 +206,10 @@ def _named_start(start: Parameters) -> dict[str, Tensor]:
         if not value.isfinite().all():
             where = Layout({name: value.shape}).locate(int((~value.isfinite()).flatten().nonzero()[0]))
             raise BadInput(f"start must be finite, got {value[~value.isfinite()][0].item()} in {where}")
+    if not sum(value.numel() for value in named.values()):
+        raise BadInput(
+            f"start must hold at least one number, got tensors of shape {[list(v.shape) for v in named.values()]}"
+        )
     first = next(iter(named.values()))
     for name, value in named.items():
         if (value.dtype, value.device) != (first.dtype, first.device):

@@ -253,5 +253,10 @@ class SumOverData:
 
 def some_examples(data: Data) -> Tree:
     """Four examples from the first to the last, or all of fewer."""
-    number = min(4, len(data))
-    return data.take(torch.arange(number, device=data.device) * (len(data) - 1) // max(1, number - 1))
+    return data.take(some_numbers(len(data)).to(data.device))
+
+
+def some_numbers(examples: int) -> Tensor:
+    """Their numbers, among so many examples."""
+    number = min(4, examples)
+    return torch.arange(number, device="cpu") * (examples - 1) // max(1, number - 1)

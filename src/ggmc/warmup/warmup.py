@@ -30,7 +30,7 @@ from ggmc.warmup.learnt import Learnt
 from ggmc.warmup.length import LONGEST, explore, steps_around
 from ggmc.warmup.mass import kind_to_learn, per_tensor
 from ggmc.warmup.step_size import DualAveraging, acceptance, first_step_size
-from ggmc.warmup.windows import Window, windows
+from ggmc.warmup.windows import Window, refuse_if_nothing_moves, windows
 
 FIRST_REACH = 10  # steps of the first paths, before any have been seen ...
 FIRST_SWEEPS = 5  # ... or sweeps, where trajectories are whole numbers of those
@@ -141,7 +141,7 @@ class Warmup:
         else:
             state, info = self.sampler.step(state, self._parameters(learnt.dual.exploring), generator)
         learnt.dual.update(acceptance(info.log_accept, self.field))
-        learnt.window.add(state, previous)
+        learnt.window.add(state, previous, info)
         learnt.iteration += 1
         if self.iteration in self.ends:
             state = self._close_window(learnt.window, learnt.dual, state, generator)
@@ -228,8 +228,10 @@ class Warmup:
 
     def _close_window(self, window: Window, dual: DualAveraging, state: State, generator: torch.Generator) -> State:
         learnt = self.learnt
+        refuse_if_nothing_moves(window, self.ends, self.iteration, dual.exploring)
         state, settled = self._without_stuck_chains(window, state)
-        best = window.paths.best_steps(self._units_per_test())
+        per_test = 0.0 if self.field.exact else batch_size.TEST * self.field.epoch / self.unit
+        best = window.paths.best_steps(per_test)
         if best is not None:
             learnt.time = best * self.unit * dual.settled
             # Paths reach beyond the best length seen, and grow shorter only by halves: a hasty choice is seen again.
@@ -279,10 +281,6 @@ class Warmup:
         state, self.guide, step_size, self.learnt.notes["batch_size"] = search.run(state, step_size, generator)
         self._take_field(search.field)
         return state, step_size
-
-    def _units_per_test(self) -> float:
-        """What a test costs, in units of the trajectory."""
-        return 0.0 if self.field.exact else batch_size.TEST * self.field.epoch / self.unit
 
     def _found_mass(self, window: Window, state: State) -> Mass | None:
         if isinstance(self.kernel.mass, str) and self.kernel.mass == "tensor":

@@ -8,12 +8,14 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ggmc.dynamics.state import State
+from ggmc.dynamics.state import Info, State
+from ggmc.errors import BadInput
 from ggmc.warmup.length import Paths
 from ggmc.warmup.mass import Kind, Moments
 from ggmc.warmup.stuck_chains import ChainMoments
 
 GROWTH = 1.5  # of each window over the one before
+ENOUGH = 20  # trajectories that tell, if none of any chain is accepted, that none ever will be
 
 
 def windows(iterations: int) -> list[int]:
@@ -48,6 +50,7 @@ class Window:
         by_chain: Of each chain, to find those that are stuck; None where that is not looked for.
         settled: Which chains count for the mass, [chains] bool; None for all.
         paths: For the trajectory's length.
+        accepted: Trajectories that were accepted, of all chains.
     """
 
     temperature: float
@@ -55,6 +58,7 @@ class Window:
     by_chain: ChainMoments | None = None
     settled: Tensor | None = None
     paths: Paths = field(default_factory=Paths)
+    accepted: int = 0
 
     @classmethod
     def opened(
@@ -73,8 +77,9 @@ class Window:
         by_chain = ChainMoments.none(state.position) if chains and len(state.position) > 1 else None
         return cls(temperature, moments, by_chain, settled)
 
-    def add(self, state: State, previous: Tensor) -> None:
-        """One draw of every chain, and the positions [chains, d] it came from."""
+    def add(self, state: State, previous: Tensor, info: Info) -> None:
+        """One draw of every chain, the positions [chains, d] it came from, and what its trajectory did."""
+        self.accepted += int(info.accepted.sum())
         if self.moments is not None and self.settled is None:
             self.moments.add(state.position, previous)
         elif self.moments is not None:
@@ -90,6 +95,7 @@ class Window:
             "by_chain": None if self.by_chain is None else asdict(self.by_chain),
             "settled": self.settled,
             "paths": list(self.paths.kept),
+            "accepted": self.accepted,
         }
 
     @classmethod
@@ -102,4 +108,24 @@ class Window:
             None if by_chain is None else ChainMoments(**by_chain).copy(device),
             None if settled is None else settled.to(device),
             Paths((positions.to(device), acceptances.to(device)) for positions, acceptances in stored["paths"]),
+            stored["accepted"],
         )
+
+
+def refuse_if_nothing_moves(window: Window, ends: list[int], iteration: int, step_size: float) -> None:
+    """End a warm-up in which a whole window went by without one accepted trajectory.
+
+    Args:
+        window: The window, closed.
+        ends: Where each window ends.
+        iteration: Trajectories of warm-up so far.
+        step_size: The one that was tried last.
+    """
+    number = iteration - max((end for end in ends if end < iteration), default=0)
+    if window.accepted or number < ENOUGH:
+        return
+    raise BadInput(
+        f"not one of the last {number} trajectories of warm-up was accepted, in any chain, down to a step size of "
+        f"{step_size:.1g}: next to where the chains are the density is NaN or zero, or its gradient is wrong. Check "
+        "the log density there, or start elsewhere"
+    )

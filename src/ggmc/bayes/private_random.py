@@ -1,0 +1,70 @@
+"""Random numbers of one's own for code that takes no generator.
+
+Distributions and layers of torch draw from its global generators. Within `seeded`, every random operation of this
+thread draws from a private generator instead: the global ones are neither read nor changed, so that other threads, and
+the program around, see nothing of it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves
+
+# The overloads that take a generator, of operations that come without
+WITH_GENERATOR: dict[str, tuple[str, Callable[[Any], Any]]] = {
+    "default": ("generator", lambda operation: operation.generator),
+    "low": ("low_generator", lambda operation: operation.low_generator),
+}
+
+
+class seeded(TorchDispatchMode):  # noqa: N801 (used like a function)
+    """Within this block, random operations draw from a generator that starts from a seed.
+
+    Args:
+        seed: The seed.
+        device: Where most numbers are drawn.
+
+    Example:
+        >>> import torch
+        >>> from ggmc.bayes.private_random import seeded
+        >>> def draw():
+        ...     with seeded(0, torch.device("cpu")):
+        ...         return torch.distributions.Normal(0.0, 1.0).sample((3,))
+        >>> before = torch.get_rng_state()
+        >>> torch.equal(draw(), draw()), torch.equal(before, torch.get_rng_state())
+        (True, True)
+    """
+
+    def __init__(self, seed: int, device: torch.device):
+        super().__init__()
+        self._seed = seed
+        self._generators = {device: torch.Generator(device).manual_seed(seed)}
+
+    def __torch_dispatch__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        kwargs = dict(kwargs or {})
+        if torch.Tag.nondeterministic_seeded in function.tags and kwargs.get("generator") is None:
+            wanted = self._taking_a_generator(function)
+            if wanted is not None:
+                function, kwargs["generator"] = wanted, self._generator(args, kwargs)
+        return function(*args, **kwargs)
+
+    @staticmethod
+    def _taking_a_generator(function: Any) -> Any:
+        if any(argument.name == "generator" for argument in function._schema.arguments):
+            return function
+        name, overload = WITH_GENERATOR.get(function._overloadname, ("", None))
+        operation = function.overloadpacket
+        return overload(operation) if overload is not None and name in operation.overloads() else None
+
+    def _generator(self, args: Any, kwargs: dict[str, Any]) -> torch.Generator:
+        tensors = (leaf.device for leaf in tree_leaves(args) if isinstance(leaf, Tensor))
+        device = kwargs.get("device") or next(tensors, torch.device("cpu"))
+        device = torch.device(device)
+        if device not in self._generators:
+            self._generators[device] = torch.Generator(device).manual_seed(self._seed)
+        return self._generators[device]
