@@ -16,12 +16,19 @@ def blocks(name: str) -> list[str]:
     return BLOCK.findall((DOCS / name).read_text())
 
 
-def test_extending() -> None:
-    names: dict[str, Any] = {"__name__": "extending"}
-    examples = blocks("extending.md")
-    assert len(examples) >= 5  # a target, a guide, two samplers, a store
+@pytest.mark.parametrize(
+    ("name", "least"),
+    [
+        ("extending.md", 5),  # a target, a guide, two samplers, a store
+        ("runs.md", 5),
+    ],
+)
+def test_every_block_runs(name: str, least: int) -> None:
+    names: dict[str, Any] = {"__name__": name}
+    examples = blocks(name)
+    assert len(examples) >= least
     for number, block in enumerate(examples, start=1):
-        exec(compile(block, f"docs/extending.md, block {number}", "exec", dont_inherit=True), names)
+        exec(compile(block, f"docs/{name}, block {number}", "exec", dont_inherit=True), names)
 
 
 @pytest.mark.parametrize("block", blocks("extending.md"), ids=lambda block: re.findall(r"class (\w+)", block)[-1])

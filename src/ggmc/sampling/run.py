@@ -27,7 +27,8 @@ from ggmc.trace.disk import DiskStore
 from ggmc.trace.store import Store
 from ggmc.trace.trace import Trace
 
-BLOCK = 50  # draws handed to the store at a time
+BLOCK = 50  # draws handed to the store at a time ...
+LARGEST_BLOCK = 4 * 2**20  # ... or fewer, if they have so many bytes
 
 log = logging.getLogger("ggmc")
 
@@ -83,7 +84,7 @@ class Run:
                     self._waiting.append(chains.draw(info))
                 after_each(info, warming)
                 with interrupts.held():
-                    if len(self._waiting) >= BLOCK:
+                    if self._block_is_full():
                         self._keep()
                     if self.checkpoints is not None and self.checkpoints.due():
                         self.checkpoint()
@@ -128,6 +129,10 @@ class Run:
     def _settings(self) -> dict[str, Any]:
         attributes = self._attributes | {"sampling_time": self.seconds} | self.chains.warmup.learnt.notes
         return {"tuned_kernel": to_dict(self.chains.kernel), "drawn": self.chains.drawn, "attributes": attributes}
+
+    def _block_is_full(self) -> bool:
+        number = len(self._waiting)
+        return number >= BLOCK or (number > 0 and number * self._waiting[0].position.nbytes >= LARGEST_BLOCK)
 
     def _keep_what_there_is(self, error: BaseException) -> None:
         """After a failure, which may be the store's own: the rest is kept if it can be."""

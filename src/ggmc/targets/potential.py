@@ -6,8 +6,10 @@ float64. Where the terms have a known upper bound, the sum stops as soon as ever
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Iterator
 from functools import cached_property
+from typing import TypeVar
 
 import torch
 from torch import Tensor
@@ -24,6 +26,10 @@ CHUNK_MEMORY = 64 * 2**20  # bytes on a CPU, where larger chunks are slower; on 
 CHUNKS_TO_STOP_AT = 20  # a sum that may stop early is checked about this often ...
 LEAST_CHUNK = 20  # ... where chunks do not become so small that the checks cost more than they save
 ROUNDING = 1e-9  # relative: more than a sum in float64 can be off
+
+log = logging.getLogger("ggmc")
+
+Result = TypeVar("Result")
 
 Row = dict[str, Tensor]
 """One chain's unconstrained tensors, by name."""
@@ -79,6 +85,7 @@ class SumOverData:
         ):
             vectorise = False
         self.vectorise = vectorise
+        self._share = 1.0  # of the memory for a chunk that is really there
         self._prior = OverChains(prior_of_row, layout, (), vectorise)
         self._chunk = OverChains(self._chunk_of_row, layout, (None,), vectorise)
         self._part = OverChains(self._part_of_row, layout, (None,), vectorise)
@@ -95,12 +102,12 @@ class SumOverData:
         and might differ in the last bit.
         """
         with torch.no_grad(), no_validation():
-            return row_by_row_if_singular(lambda *rows: (self._stream(*rows),), position, limit)[0]
+            return self._in_memory(row_by_row_if_singular, lambda *rows: (self._stream(*rows),), position, limit)[0]
 
     def potential_and_gradient(self, position: Tensor) -> tuple[Tensor, Tensor]:
         """U and ∇U of each row: [chains] float64 and [chains, d]."""
         with no_validation():
-            potential, gradient = row_by_row_if_singular(self._stream_with_gradient, position)
+            potential, gradient = self._in_memory(row_by_row_if_singular, self._stream_with_gradient, position)
             return potential, gradient
 
     def terms(self, position: Tensor, data: Data | None = None, function: OverChains | None = None) -> Tensor:
@@ -145,11 +152,22 @@ class SumOverData:
 
     def rows_at_once(self, examples: int) -> int:
         """How many rows, each with a batch of so many examples, fit in the memory for one chunk."""
-        return max(1, int(self._chunk_memory() / (self.example_bytes * examples)))
+        return max(1, int(self._share * self._chunk_memory() / (self.example_bytes * examples)))
 
     def over_chains(self) -> list[OverChains]:
         """The functions whose gradients can be compiled."""
         return [self._prior, self._chunk, self._part, self._first, self._batch, self._terms]
+
+    def _in_memory(self, function: Callable[..., Result], *arguments: Tree) -> Result:
+        """A sum in chunks; where memory does not suffice for one, chunks become half as large, for good."""
+        while True:
+            try:
+                return function(*arguments)
+            except (MemoryError, RuntimeError) as error:
+                if not _is_out_of_memory(error) or self.rows_at_once(len(arguments[1])) == 1:
+                    raise
+                self._share /= 2
+                log.warning("There is too little memory for a chunk of the data: chunks are half as large from now on.")
 
     def _reduce(self, total: Tensor) -> Tensor:
         """What this process has added up over its examples, as a sum over all examples.
@@ -249,6 +267,12 @@ class SumOverData:
 
         # The difference leaves out what is kept once for all, such as the parameters themselves.
         return max(64.0, (bytes_for(4) - bytes_for(2)) / 2)
+
+
+def _is_out_of_memory(error: Exception) -> bool:
+    if isinstance(error, MemoryError | torch.OutOfMemoryError):
+        return True
+    return "can't allocate memory" in str(error) or "not enough memory" in str(error)  # torch's words on a CPU
 
 
 def some_examples(data: Data) -> Tree:

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
 CHUNK = 4 * 2**20  # bytes of one chunk of an array, or one draw of it if that is more
 LONGEST_CHUNK = 1000  # draws
-BUFFER = 32 * 2**20  # bytes of draws that wait in memory to be written together
+BUFFER = 8 * 2**20  # bytes of draws that wait in memory to be written together
 
 CONFIG: Any = {"write_empty_chunks": True}  # a chunk of zeros has a file too: one that is missing is damage
 VALUES, ROWS, STATS, PREDICTIONS = "posterior", "unconstrained_posterior", "sample_stats", "predictions"

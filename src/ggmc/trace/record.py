@@ -15,7 +15,7 @@ from ggmc.targets.base import Target
 from ggmc.targets.layout import Tree
 from ggmc.trace.store import Store
 
-NUMBERS_AT_ONCE = 2**22  # of all chains together; transforms need several times as much for themselves
+NUMBERS_AT_ONCE = 2**21  # of all chains together; transforms need several times as much for themselves
 COMPUTED = ("positions", "stats", "draws", "_chains_and_draws")  # what can be read or computed again
 
 
