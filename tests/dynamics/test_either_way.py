@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from ggmc.dynamics import trajectory
-from ggmc.dynamics.letters import LETTERS
+from ggmc.dynamics.letters import LETTERS, Letter, Motion
 from ggmc.dynamics.mass import Identity
 from ggmc.dynamics.schedule import Along, Cosine
 from ggmc.dynamics.scheme import Plan, Scheme
@@ -83,3 +83,59 @@ def test_every_chain_keeps_its_own_untested_work() -> None:
     end, _ = trajectory.run_either_way(plans, state, parameters(), FIELD, None, LETTERS, generator)
     assert end.untested_work is not None
     assert torch.equal(end.untested_work, work)
+
+
+class Tick(Letter[float]):
+    """Counts how often it was carried out, in a variable of its own."""
+
+    kicks, drifts, merges, outside = False, False, False, False
+    noisy, not_reversible = False, None
+
+    def prepare(self, time: float, warmth: float, parameters: Parameters, like: Tensor) -> float:
+        return time
+
+    def apply(self, motion: Motion, numbers: float) -> None:
+        motion.extra["ticks"] = motion.extra["ticks"] + 1
+
+    def noises(self, time: float, parameters: Parameters) -> int:
+        return 0
+
+
+def with_noise(seed: int) -> tuple[State, Tensor]:
+    """A schedule with friction and a letter of its own along the way, from 20 chains at one point."""
+    letters = LETTERS | {"X": Tick()}
+    scheme, factors = Scheme("BAXOAB", letters), Along(Cosine(0.2)).factors(3)
+    plans = scheme.plan(3, factors), scheme.plan(3, factors.reversed())
+    state = some_state(1).map(lambda tensor: tensor.expand(20, *tensor.shape[1:]))
+    state = state._replace(extra={"ticks": torch.zeros(20, dtype=F64)})
+    generator = torch.Generator("cpu").manual_seed(seed)
+    return trajectory.run_either_way(plans, state, parameters(friction=1.0), FIELD, None, letters, generator)
+
+
+def test_choice_and_noise_come_from_the_generator_alone() -> None:
+    torch.manual_seed(0)
+    end, work = with_noise(seed=3)
+    torch.manual_seed(1)
+    again, same_work = with_noise(seed=3)
+    assert torch.equal(again.position, end.position)
+    assert torch.equal(same_work, work)
+    assert not torch.equal(with_noise(seed=4)[0].position, end.position)
+
+
+def test_every_chain_has_noise_of_its_own() -> None:
+    end, work = with_noise(seed=0)
+    assert len(end.position.unique(dim=0)) == 20
+    assert len(work.unique()) == 20
+
+
+def test_both_ways_know_letters_of_a_kernels_own() -> None:
+    assert with_noise(seed=0)[0].extra["ticks"].tolist() == [3.0] * 20
+
+
+def test_nothing_is_made_on_the_default_device() -> None:
+    plan, generator = Scheme("BAB").plan(2), torch.Generator("cpu").manual_seed(0)
+    state, how = some_state(20), parameters()
+    with torch.device("meta"):
+        end, work = trajectory.run_either_way((plan, plan), state, how, FIELD, None, LETTERS, generator)
+    assert end.position.device == work.device == torch.device("cpu")
+    assert work.isfinite().all()

@@ -103,6 +103,16 @@ def test_uniforms_differ_between_chains_and_are_uniform() -> None:
     assert u.min() > 0
 
 
+def test_uniforms_are_float64_from_the_generator_alone() -> None:
+    u = metropolis.log_uniforms(5, torch.Generator().manual_seed(0))
+    with torch.device("meta"):
+        again = metropolis.log_uniforms(5, torch.Generator("cpu").manual_seed(0))
+    assert u.dtype == F64
+    assert torch.equal(u, again)
+    expected = 1 - torch.rand(5, dtype=F64, generator=torch.Generator().manual_seed(0))
+    torch.testing.assert_close(u.exp(), expected)
+
+
 def test_acceptance_happens_as_often_as_alpha_says() -> None:
     n = 200_000
     start, end, work = states([0.7] * n)
@@ -118,10 +128,16 @@ def test_divergence_is_told_in_temperatures() -> None:
     assert info.diverging.tolist() == [False, True]
 
 
+def test_an_energy_error_that_is_not_finite_has_no_chance() -> None:
+    energy_error = torch.tensor([1.0, -3.0, math.inf, -math.inf, math.nan], dtype=F64)
+    temperature = torch.tensor([0.5, 2.0, 1.0, 1.0, 1.0], dtype=F64)
+    assert metropolis.log_ratio(energy_error, temperature).tolist() == [-2.0, 1.5, *[-math.inf] * 3]
+
+
 def test_temperature_zero_only_knows_up_and_down() -> None:
-    start, end, work = states([-1.0, 1.0])
+    start, end, work = states([-1.0, 1.0, 0.0])
     _, info = metropolis.monitor(start, end, work, 1, number(0.0), unused)
-    assert info.log_accept.tolist() == [math.inf, -math.inf]
+    assert info.log_accept.tolist() == [math.inf, -math.inf, 0.0]
     assert not info.diverging.any()
 
 

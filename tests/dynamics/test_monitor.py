@@ -45,6 +45,7 @@ def test_a_step_out_of_the_support_is_not_kept() -> None:
 def test_a_divergence_between_reports_is_remembered_until_the_next() -> None:
     after, info = metropolis.monitor(at(2.0, known=2.0), at(math.nan), NO_WORK, 1, ONE, None)
     assert info.diverging.item()
+    assert not info.accepted.item()
     assert info.log_accept.isnan().item()
     after, info = metropolis.monitor(after, at(3.0), NO_WORK, 1, ONE, potential)
     assert info.log_accept.item() == -math.inf
@@ -67,11 +68,15 @@ def test_work_between_reports_adds_up() -> None:
         state, info = metropolis.monitor(state, at(2.5), torch.tensor([work], dtype=F64), 1, ONE, None)
         assert info.energy_error.isnan().item()
         assert info.work.item() == work
+        assert info.steps == 1
+        assert info.accepted.tolist() == [True]
     assert state.untested_work is not None
     assert state.untested_work.item() == 0.75
     assert state.potential is not None
     assert state.potential.item() == 2.0  # still that of the last report
-    _, info = metropolis.monitor(state, at(3.0), torch.tensor([1.0], dtype=F64), 1, ONE / 2, potential)
+    end = at(3.0, untested_work=0.75)  # a trajectory carries the work from its start to its end
+    after, info = metropolis.monitor(state, end, torch.tensor([1.0], dtype=F64), 1, ONE / 2, potential)
+    assert after.untested_work is None
     assert info.energy_error.item() == 3.0 - 2.0 + 1.75
     assert info.log_accept.item() == -2 * 2.75
 
@@ -104,3 +109,13 @@ def test_each_chain_has_its_own_temperature() -> None:
     temperature = torch.tensor([1.0, 0.5, 0.0], dtype=F64)
     _, info = metropolis.monitor(start, end, torch.zeros(3, dtype=F64), 1, temperature, lambda p: p[:, 0])
     assert info.log_accept.tolist() == [-3.0, -6.0, math.inf]
+
+
+def test_without_temperature_only_a_fall_is_certain() -> None:
+    """Down, level, up, and from outside the support to outside, where nothing is known."""
+    row = torch.zeros(4, 1, dtype=F64)
+    start = State(row, row, torch.tensor([2.0, 2.0, 2.0, math.inf], dtype=F64))
+    end = State(row, row, torch.tensor([1.0, 2.0, 3.0, math.inf], dtype=F64))
+    outside = torch.tensor([1.0, 2.0, 3.0, math.inf], dtype=F64)
+    _, info = metropolis.monitor(start, end, torch.zeros(4, dtype=F64), 1, 0 * ONE, lambda p: outside)
+    assert info.log_accept.tolist() == [math.inf, 0.0, -math.inf, -math.inf]

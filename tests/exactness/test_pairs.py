@@ -12,6 +12,7 @@ from torch import Tensor
 
 from ggmc.dynamics.schedule import Along, Flat, Over
 from ggmc.targets.potential import SumOverData
+from ggmc.targets.share import Share
 from tests.support.invariance import violations
 from tests.support.pair_table import IDS, TABLE, TEMPERATURES, case, exact_draws, kernel_of, path
 from tests.support.pairs import Row
@@ -52,11 +53,11 @@ def test_the_early_stop_changes_no_decision_whatever_it_meets(monkeypatch: pytes
     monkeypatch.setattr("ggmc.targets.potential.LEAST_CHUNK", 1)
     stream, stopped = SumOverData._stream, 0
 
-    def counting(self: Any, position: Tensor, limit: Tensor | None) -> Tensor:
+    def counting(self: Any, share: Share, position: Tensor, limit: Tensor | None) -> Tensor:
         nonlocal stopped
-        found = stream(self, position, limit)
+        found = stream(self, share, position, limit)
         if limit is not None:
-            stopped += not torch.equal(found, stream(self, position, None))
+            stopped += not torch.equal(found, stream(self, share, position, None))
         return found
 
     monkeypatch.setattr(SumOverData, "_stream", counting)

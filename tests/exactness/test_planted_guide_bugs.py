@@ -193,10 +193,13 @@ def test_a_potential_of_one_minibatch(monkeypatch: pytest.MonkeyPatch) -> None:
     def estimated(self: Any, position: Tensor, limit: Any = None) -> Tensor:
         batches = Batches(self.data, 4)
         numbers = torch.randint(batches.count, (len(position),))
-        return self.batch_potential_and_gradient(position, *batches[numbers])[0]
+        terms = self.log_likelihoods(position)
+        some = terms.gather(1, batches.indices[numbers])
+        return true_potential(self, position) + terms.sum(1) - (batches.weights[numbers] * some).sum(1)
 
     torch.manual_seed(0)
     case = noisy_quartic()
+    true_potential = DataDensity.potential
     monkeypatch.setattr(DataDensity, "potential", estimated)
     assert caught(kernel(), case)
 
@@ -252,7 +255,7 @@ def test_early_stop_that_changes_a_decision(monkeypatch: pytest.MonkeyPatch) -> 
     monkeypatch.setattr(  # one who forgets what the remaining terms may still bring
         SumOverData,
         "_stream",
-        lambda self, p, limit: stream(self, p, None if limit is None else limit - 3.0),
+        lambda self, share, p, limit: stream(self, share, p, None if limit is None else limit - 3.0),
     )
     assert not torch.equal(decisions(stop=True), without)
 

@@ -99,9 +99,7 @@ class InWindowsField(GradientField):
         for row, (begin, end) in zip(position, entry.tolist(), strict=True):
             examples = torch.arange(begin, end, device=position.device)[None]
             weights = torch.full(examples.shape, float(self.epoch), device=position.device) * self._scale
-            each.append(
-                self._target.batch_potential_and_gradient(row[None], self._target.data.take(examples), weights)[1]
-            )
+            each.append(self._target.batch_gradient(row[None], self._target.data.take(examples), weights))
         return torch.cat(each), None
 
 

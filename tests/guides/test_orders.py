@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import partial
 from typing import Any
 
 import pytest
@@ -10,7 +13,8 @@ from torch import Tensor
 
 import ggmc
 from ggmc.errors import BadInput
-from ggmc.guides.orders import ORDERS, CustomOrder, Order, as_order
+from ggmc.guides import orders
+from ggmc.guides.orders import ORDERS, CustomOrder, Epoch, Iid, Order, Palindrome, as_order
 from ggmc.guides.reversal import check_reversible
 
 LENGTHS = [1, 2, 3, 4, 5, 7, 8, 10, 13, 16, 20, 24, 33]
@@ -87,6 +91,65 @@ def test_the_joint_distribution_is_the_same_read_backwards(order: str, entries: 
         assert ((one - other).abs() < 6 * (0.5 / 60_000) ** 0.5).all()
 
 
+@pytest.mark.parametrize(
+    ("kind", "name", "sweep"), [(Palindrome, "palindrome", 14), (Epoch, "epoch", 7), (Iid, "iid", 7)]
+)
+def test_each_order_has_its_name_its_sweep_and_is_reversible(kind: type[Order], name: str, sweep: int) -> None:
+    order = kind()  # pyright: ignore[reportCallIssue]
+    assert order.name == name
+    assert order.reversible is True
+    assert order.sweep(7) == sweep
+    assert repr(order) == f"{kind.__name__}()"
+    assert type(ORDERS[name]) is kind
+
+
+@contextmanager
+def other_defaults() -> Iterator[None]:
+    """Another default precision, and a default device whose tensors have no values."""
+    before = torch.get_default_dtype()
+    torch.set_default_dtype(torch.float64)
+    try:
+        with torch.device("meta"):
+            yield
+    finally:
+        torch.set_default_dtype(before)
+
+
+@pytest.mark.parametrize("order", ORDERS)
+@pytest.mark.parametrize("entries", [7, 8])
+def test_tapes_do_not_depend_on_default_precision_and_device(order: str, entries: int) -> None:
+    tape, generator = draw(order, entries), torch.Generator("cpu").manual_seed(0)
+    with other_defaults():
+        again = as_order(order).draw(entries, 4, 50, generator)
+    assert again.dtype == torch.long
+    assert torch.equal(again, tape)
+
+
+def test_a_list_becomes_a_tape_where_the_generator_is() -> None:
+    order = CustomOrder(lambda entries, batches, generator: [0, 3, 1], reversible=False)
+    with other_defaults():
+        tape = order.draw(3, 4, 2, torch.Generator("cpu"))
+    assert tape.tolist() == [[0, 0], [3, 3], [1, 1]]
+
+
+@pytest.mark.parametrize(("entries", "passes"), [(8, 3), (9, 4), (12, 4)])
+def test_no_more_passes_are_shuffled_than_a_tape_can_meet(
+    monkeypatch: pytest.MonkeyPatch, entries: int, passes: int
+) -> None:
+    """Those that its length makes and one more, as it may begin within one; a palindrome goes by one shuffle."""
+    shuffled: list[int] = []
+    shuffles = orders._shuffles
+
+    def counted(count: int, *rest: Any) -> Tensor:
+        shuffled.append(count)
+        return shuffles(count, *rest)
+
+    monkeypatch.setattr(orders, "_shuffles", counted)
+    draw("epoch", entries)
+    draw("palindrome", entries)
+    assert shuffled == [passes, 1]
+
+
 # The user's own
 
 
@@ -126,8 +189,14 @@ def test_custom_orders_are_equal_if_what_was_given_is() -> None:
     assert one == same
     assert hash(one) == hash(same)
     assert one != other
+    assert hash(one) != hash(other)
     assert one != honest
     assert repr(one) == "CustomOrder(honest, reversible=True)"
+
+
+def test_a_custom_order_is_called_after_its_function_or_after_the_kind_of_its_callable() -> None:
+    assert CustomOrder(honest, reversible=True).name == "honest"
+    assert CustomOrder(partial(honest), reversible=True).name == "partial"
 
 
 def test_a_custom_order_states_whether_it_is_reversible() -> None:

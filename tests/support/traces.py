@@ -108,7 +108,7 @@ class Regression(DataTarget):
         noise = values["noise"][:, None]
         return (-(((y - values["weight"] @ x.T) / noise) ** 2) / 2 - noise.log()).double()
 
-    def batch_potential_and_gradient(self, position: Tensor, batch: Any, weights: Tensor) -> tuple[Tensor, Tensor]:
+    def batch_gradient(self, position: Tensor, batch: Any, weights: Tensor) -> Tensor:
         raise NotImplementedError
 
     def batch_hessian_products(self, position: Tensor, batch: Any, weights: Tensor, directions: Tensor) -> Tensor:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -85,11 +86,16 @@ def posterior(module: nn.Module, likelihood: Any, data: Any = None) -> ggmc.Data
 
 @pytest.mark.parametrize(
     ("layer", "why"),
-    [(nn.Dropout(), "another value at each call"), (nn.BatchNorm1d(8), "which other examples share its batch")],
+    [
+        (nn.Dropout, "another value at each call"),
+        (lambda: nn.BatchNorm1d(8), "which other examples share its batch"),
+    ],
 )
-def test_training_mode_is_refused_with_the_test_and_runs_without(layer: nn.Module, why: str, caplog: Any) -> None:
+def test_training_mode_is_refused_with_the_test_and_runs_without(
+    layer: Callable[[], nn.Module], why: str, caplog: Any
+) -> None:
     torch.manual_seed(0)
-    module, likelihood = network(layer)
+    module, likelihood = network(layer())
     caplog.set_level(logging.CRITICAL)
     target = posterior(module, likelihood)
     kernel = ggmc.GGMC(0.01, guide=ggmc.Minibatch(26))

@@ -83,7 +83,7 @@ def test_a_density_with_data(bound: float | None, vectorise: bool | None) -> Non
     batches = Batches(target.data, 20)
     batch, weights = batches[torch.zeros(4, dtype=torch.long, device="cpu")]
     for found in (
-        *target.batch_potential_and_gradient(ROWS, batch, weights),
+        target.batch_gradient(ROWS, batch, weights),
         target.batch_hessian_products(ROWS, batch, weights, ROWS),
         target.log_likelihoods(ROWS),
         target.log_likelihoods(ROWS, DATA),

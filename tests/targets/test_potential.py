@@ -11,8 +11,6 @@ from torch import Tensor, nn
 import ggmc
 from ggmc.errors import BadInput
 from ggmc.targets.batched import OverChains
-from ggmc.targets.data import as_data
-from ggmc.targets.layout import Layout
 from ggmc.targets.potential import SumOverData
 from tests.support.logistic import decisions, direct, examples, log_likelihood, log_prior, logistic, rows
 from tests.support.posteriors import NORMAL, X, Y
@@ -78,49 +76,6 @@ def test_a_gradient_holds_one_chunk_of_large_data_at_a_time(monkeypatch: pytest.
     monkeypatch.setattr(OverChains, "with_gradient", one_held)
     found = target.potential_and_gradient(target.start[None])
     assert all(torch.allclose(a, b) for a, b in zip(found, expected, strict=True))
-
-
-class Doubled(SumOverData):
-    """Two ranks with the same examples each."""
-
-    def _reduce(self, total: Tensor) -> Tensor:
-        return 2 * total
-
-
-def test_every_sum_over_examples_goes_through_one_place() -> None:
-    start, (x, s) = torch.zeros(3, dtype=F64), examples()
-
-    def total(kind: type[SumOverData], x: Tensor, s: Tensor) -> SumOverData:
-        return kind(
-            lambda row: torch.zeros((), dtype=F64),
-            lambda row, batch: log_likelihood(row["w"], batch),
-            Layout({"w": (3,)}),
-            start,
-            as_data((x, s), start.device),
-            bound=0.0,
-            vectorise=True,
-        )
-
-    two, whole = total(Doubled, x, s), total(SumOverData, torch.cat([x, x]), torch.cat([s, s]))
-    torch.testing.assert_close(two.potential(rows()), whole.potential(rows()))
-    for ours, theirs in zip(two.potential_and_gradient(rows()), whole.potential_and_gradient(rows()), strict=True):
-        torch.testing.assert_close(ours, theirs)
-    batch, weights = (x.expand(4, -1, -1), s.expand(4, -1)), torch.ones(4, len(x), dtype=F64)
-    twice = (torch.cat([x, x]).expand(4, -1, -1), torch.cat([s, s]).expand(4, -1)), torch.ones(4, 2 * len(x), dtype=F64)
-    for ours, theirs in zip(
-        two.batch_potential_and_gradient(rows(), batch, weights),
-        whole.batch_potential_and_gradient(rows(), *twice),
-        strict=True,
-    ):
-        torch.testing.assert_close(ours, theirs)
-    torch.testing.assert_close(
-        two.batch_hessian_products(rows(), batch, weights, rows()),
-        whole.batch_hessian_products(rows(), *twice, rows()),
-    )
-    # A sum that stops is above its limit, and below the whole.
-    limit = whole.potential(rows()) / 2
-    stopped = two.potential(rows(), limit)
-    assert ((stopped > limit) & (stopped < whole.potential(rows()))).all()
 
 
 # Early stop

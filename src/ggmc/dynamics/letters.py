@@ -258,7 +258,7 @@ class EulerKick(Letter[tuple[Tensor, Tensor, Tensor | None]]):
         motion.momentum = momentum
 
     def noises(self, time: float, parameters: Parameters) -> int:
-        return 0 if all_zero(parameters.friction * parameters.temperature) else 1
+        return 0 if time == 0 or all_zero(parameters.friction * parameters.temperature) else 1
 
 
 def _work(motion: Motion, time: Tensor, gradient: Tensor, before: Tensor) -> Tensor:

@@ -104,7 +104,7 @@ def monitor(
     # A stretch that began or ended outside the support has no finite acceptance probability.
     known = start.potential.isfinite() & energy_error.isfinite()
     cold = temperature == 0  # no test to pass, only a direction: any rise in energy is impossible, any fall certain
-    downhill = (-energy_error.sign() * torch.inf).nan_to_num(0.0, torch.inf, -torch.inf)
+    downhill = torch.where(energy_error < 0, torch.inf, torch.where(energy_error == 0, 0.0, -torch.inf))
     log_accept = torch.where(cold, downhill, torch.where(known, log_ratio(energy_error, temperature), -torch.inf))
     rising = ~known | (energy_error > DIVERGENCE * temperature)
     diverging = ~kept | (rising & ~cold if testable else ~kept)

@@ -87,7 +87,7 @@ def gradients_at(target: DataTarget, batches: Batches, anchor: Tensor, keep: boo
     kept: list[Tensor] = []
     for numbers in torch.arange(batches.count, device=anchor.device).split(target.rows_at_once(max(batches.sizes))):
         batch, weights = batches[numbers]
-        gradient = target.batch_potential_and_gradient(anchor.expand(len(numbers), -1), batch, weights)[1]
+        gradient = target.batch_gradient(anchor.expand(len(numbers), -1), batch, weights)
         total += gradient.sum(0, dtype=torch.float64)
         if keep:
             kept.append(gradient)

@@ -101,7 +101,7 @@ def batch_gradient(
     if entry is None:
         raise BadInput("a minibatch gradient needs an entry of the tape, got None: draw one with field.tape(...)")
     batch, weights = batches[entry]
-    return target.batch_potential_and_gradient(position, batch, weights)[1]
+    return target.batch_gradient(position, batch, weights)
 
 
 def check_size(size: int | str) -> None:

@@ -127,8 +127,8 @@ class DataTarget(Target):
     num_data: int
 
     @abstractmethod
-    def batch_potential_and_gradient(self, position: Tensor, batch: Tree, weights: Tensor) -> tuple[Tensor, Tensor]:
-        """−log prior − Σ weight · log likelihood over each chain's own batch, and its gradient.
+    def batch_gradient(self, position: Tensor, batch: Tree, weights: Tensor) -> Tensor:
+        """∇[−log prior − Σ weight · log likelihood] over each chain's own batch: [chains, d].
 
         Args:
             position: Rows [chains, d].

@@ -159,3 +159,14 @@ def _same(a: object, b: object) -> bool:
     if isinstance(a, Tensor) and isinstance(b, Tensor):
         return torch.equal(a, b) or torch.allclose(a.double(), b.double(), rtol=0, atol=0, equal_nan=True)
     return a == b
+
+
+def some_examples(data: Data) -> Tree:
+    """Four examples from the first to the last, or all of fewer."""
+    return data.take(some_numbers(len(data)).to(data.device))
+
+
+def some_numbers(examples: int) -> Tensor:
+    """Their numbers, among so many examples."""
+    number = min(4, examples)
+    return torch.arange(number, device="cpu") * (examples - 1) // max(1, number - 1)

@@ -11,10 +11,11 @@ from torch.utils._pytree import tree_leaves, tree_map
 from ggmc.errors import BadInput
 from ggmc.targets.base import Advice, DataTarget
 from ggmc.targets.batched import OverChains, no_validation
-from ggmc.targets.data import as_data
+from ggmc.targets.data import as_data, some_examples, some_numbers
 from ggmc.targets.density import NamedTarget, check_gradients, check_scalar, check_start, probes
 from ggmc.targets.layout import Constraints, Parameters, Tree
-from ggmc.targets.potential import Row, SumOverData, some_examples, some_numbers
+from ggmc.targets.potential import Row, SumOverData
+from ggmc.targets.share import current
 
 
 class DataDensity(NamedTarget, DataTarget):
@@ -93,8 +94,8 @@ class DataDensity(NamedTarget, DataTarget):
     def potential_and_gradient(self, position: Tensor) -> tuple[Tensor, Tensor]:
         return self.data_sum.potential_and_gradient(position)
 
-    def batch_potential_and_gradient(self, position: Tensor, batch: Tree, weights: Tensor) -> tuple[Tensor, Tensor]:
-        return self.data_sum.batch_potential_and_gradient(position, batch, weights)
+    def batch_gradient(self, position: Tensor, batch: Tree, weights: Tensor) -> Tensor:
+        return self.data_sum.batch_gradient(position, batch, weights)
 
     def batch_hessian_products(self, position: Tensor, batch: Tree, weights: Tensor, directions: Tensor) -> Tensor:
         return self.data_sum.batch_hessian_products(position, batch, weights, directions)
@@ -103,7 +104,7 @@ class DataDensity(NamedTarget, DataTarget):
         return self.data_sum.terms(position, None if data is None else as_data(data, self.device))
 
     def rows_at_once(self, examples: int) -> int:
-        return self.data_sum.rows_at_once(examples)
+        return current().least(self.data_sum.rows_at_once(examples), self.device)
 
     def __repr__(self) -> str:
         return f"{super().__repr__()[:-1]}; {self.num_data} examples)"

@@ -2,6 +2,7 @@
 
 All that is ever added up over examples is added up here: in chunks that fit in memory, the prior once, potentials in
 float64. Where the terms have a known upper bound, the sum stops as soon as every row is certain to exceed its limit.
+In a run over several ranks each sums over its share (`share.py`); the first counts the prior, and no sum stops early.
 """
 
 from __future__ import annotations
@@ -19,8 +20,9 @@ from torch.utils._pytree import tree_map
 from ggmc import progress
 from ggmc.errors import BadInput
 from ggmc.targets.batched import OverChains, can_be_vectorised, no_validation, row_by_row_if_singular
-from ggmc.targets.data import Data
+from ggmc.targets.data import Data, some_examples
 from ggmc.targets.layout import Layout, Tree
+from ggmc.targets.share import Share, current
 
 CHUNK_MEMORY = 64 * 2**20  # bytes on a CPU, where larger chunks are slower; on a GPU, a quarter of what is free
 CHUNKS_TO_STOP_AT = 20  # a sum that may stop early is checked about this often ...
@@ -91,6 +93,7 @@ class SumOverData:
         self._part = OverChains(self._part_of_row, layout, (None,), vectorise)
         self._first = OverChains(self._first_of_row, layout, (None,), vectorise)
         self._batch = OverChains(self._batch_of_row, layout, (0, 0), vectorise)
+        self._batch_part = OverChains(self._batch_part_of_row, layout, (0, 0), vectorise)
         self._terms = OverChains(terms_of_row, layout, (None,), vectorise)
 
     # Over all data
@@ -101,14 +104,24 @@ class SumOverData:
         All chains go on together or stop together: were some to leave, the others' sums would be done in other shapes,
         and might differ in the last bit.
         """
+        share = current()
+
+        def stream(position: Tensor, limit: Tensor | None) -> tuple[Tensor]:
+            return (self._stream(share, position, limit),)
+
         with torch.no_grad(), no_validation():
-            return self._in_memory(row_by_row_if_singular, lambda *rows: (self._stream(*rows),), position, limit)[0]
+            (part,) = self._in_memory(row_by_row_if_singular, stream, position, limit)
+            return share.total(part)
 
     def potential_and_gradient(self, position: Tensor) -> tuple[Tensor, Tensor]:
         """U and ∇U of each row: [chains] float64 and [chains, d]."""
+        share = current()
+
+        def stream(position: Tensor) -> tuple[Tensor, Tensor]:
+            return self._stream_with_gradient(share, position)
+
         with no_validation():
-            potential, gradient = self._in_memory(row_by_row_if_singular, self._stream_with_gradient, position)
-            return potential, gradient
+            return share.totals(*self._in_memory(row_by_row_if_singular, stream, position))
 
     def terms(self, position: Tensor, data: Data | None = None, function: OverChains | None = None) -> Tensor:
         """Each example's term in each row: [rows, examples] float64.
@@ -132,21 +145,27 @@ class SumOverData:
 
     # Over each chain's own batch
 
-    def batch_potential_and_gradient(self, position: Tensor, batch: Tree, weights: Tensor) -> tuple[Tensor, Tensor]:
-        """−log prior − Σ weight · term over each chain's own batch, leaves [chains, size, ...], and its gradient."""
+    def batch_gradient(self, position: Tensor, batch: Tree, weights: Tensor) -> Tensor:
+        """∇[−log prior − Σ weight · term] over each chain's own batch, leaves [chains, size, ...]: [chains, d]."""
+        share = current()
+        part = self._batch if share.first else self._batch_part
         with no_validation():
-            potential, gradient = row_by_row_if_singular(self._batch.with_gradient, position, batch, weights)
-            return self._reduce(potential), self._reduce(gradient)
+            _, gradient = row_by_row_if_singular(part.with_gradient, position, *share.of_batch(batch, weights))
+            return share.total(gradient)
 
     def batch_hessian_products(self, position: Tensor, batch: Tree, weights: Tensor, directions: Tensor) -> Tensor:
         """The Hessian of the same, times one direction for each row: [chains, d]."""
+        share = current()
+        part = self._batch if share.first else self._batch_part
         position = position.detach().requires_grad_()
         with no_validation(), torch.enable_grad():
-            value = self._batch(position, batch, weights).sum()
+            value = part(position, *share.of_batch(batch, weights)).sum()
             (gradient,) = torch.autograd.grad(value, position, create_graph=True)
+            if not gradient.requires_grad:  # linear in the parameters
+                return share.total(torch.zeros_like(directions))
             along = (gradient * directions).sum()
             (products,) = torch.autograd.grad(along, position, materialize_grads=True)
-        return self._reduce(products)
+        return share.total(products)
 
     # How it is done
 
@@ -156,7 +175,7 @@ class SumOverData:
 
     def over_chains(self) -> list[OverChains]:
         """The functions whose gradients can be compiled."""
-        return [self._prior, self._chunk, self._part, self._first, self._batch, self._terms]
+        return [self._prior, self._chunk, self._part, self._first, self._batch, self._batch_part, self._terms]
 
     def _in_memory(self, function: Callable[..., Result], *arguments: Tree) -> Result:
         """A sum in chunks; where memory does not suffice for one, chunks become half as large, for good."""
@@ -169,18 +188,11 @@ class SumOverData:
                 self._share /= 2
                 log.warning("There is too little memory for a chunk of the data: chunks are half as large from now on.")
 
-    def _reduce(self, total: Tensor) -> Tensor:
-        """What this process has added up over its examples, as a sum over all examples.
+    # One process's part of a sum; ranks meet in `Share.total` alone, however each has got there
 
-        One process holds all data, so this is the identity. Every sum over examples goes through here, so that with the
-        data spread over ranks this is the place, and the only one, for an all-reduce; the prior, which is part of the
-        total, must then be counted by the first rank alone.
-        """
-        return total
-
-    def _stream(self, position: Tensor, limit: Tensor | None) -> Tensor:
-        potential = self._prior(position)
-        for chunk, remaining in self._chunks(len(position), may_stop=self.bound is not None):
+    def _stream(self, share: Share, position: Tensor, limit: Tensor | None) -> Tensor:
+        potential = self._prior(position) if share.first else self._nothing(position)
+        for chunk, remaining in self._chunks(share, len(position), may_stop=self.bound is not None):
             part, largest = self._chunk(position, chunk).unbind(1)
             potential = potential + part
             if self.bound is None:
@@ -190,34 +202,38 @@ class SumOverData:
                     f"log_likelihood gave a term of {largest.max().item():g}, above its declared bound of "
                     f"{self.bound:g}: declare a larger bound, or none"
                 )
-            if limit is None or not remaining:
+            if limit is None or not remaining or not share.whole:
                 continue
             to_come = self.bound * remaining  # at most
-            least = self._reduce(potential - to_come)
+            least = potential - to_come
             # Rounding on either side must not decide: certain means by more than sums in float64 can be off.
-            slack = ROUNDING * (self._reduce(potential.abs() + abs(to_come)) + limit.abs())
+            slack = ROUNDING * (potential.abs() + abs(to_come) + limit.abs())
             if (least > limit + slack).all():
                 return least
-        return self._reduce(potential)
+        return potential
 
-    def _stream_with_gradient(self, position: Tensor) -> tuple[Tensor, Tensor]:
-        potential = torch.zeros(len(position), dtype=torch.float64, device=position.device)
-        gradient = torch.zeros_like(position)
-        part = self._first
-        for chunk, _ in self._chunks(len(position)):
+    def _stream_with_gradient(self, share: Share, position: Tensor) -> tuple[Tensor, Tensor]:
+        potential, gradient = self._nothing(position), torch.zeros_like(position)
+        part = self._first if share.first else self._part
+        for chunk, _ in self._chunks(share, len(position)):
             parts, slopes = part.with_gradient(position, chunk)
             potential, gradient = potential + parts, gradient + slopes
             part = self._part
-        return self._reduce(potential), self._reduce(gradient)
+        return potential, gradient
 
-    def _chunks(self, chains: int, may_stop: bool = False) -> Iterator[tuple[Tree, int]]:
-        """The data in consecutive chunks, each with the number of examples that come after it."""
-        number = len(self.data)
+    @staticmethod
+    def _nothing(position: Tensor) -> Tensor:
+        return torch.zeros(len(position), dtype=torch.float64, device=position.device)
+
+    def _chunks(self, share: Share, chains: int, may_stop: bool = False) -> Iterator[tuple[Tree, int]]:
+        """The share in consecutive chunks, each with the number of examples that come after it."""
+        first, last = share.span(len(self.data))
         size = self.rows_at_once(chains)
         if may_stop:
-            size = min(size, max(LEAST_CHUNK, -(-number // CHUNKS_TO_STOP_AT)))
-        for begin in range(0, number, size):
-            yield self.data.slice(begin, begin + size), max(0, number - begin - size)
+            size = min(size, max(LEAST_CHUNK, -(-(last - first) // CHUNKS_TO_STOP_AT)))
+        for begin in range(first, last, size):
+            end = min(begin + size, last)
+            yield self.data.slice(begin, end), last - end
 
     # For one row
 
@@ -234,7 +250,10 @@ class SumOverData:
         return self._prior_of_row(free) + self._part_of_row(free, chunk)
 
     def _batch_of_row(self, free: Row, batch: Tree, weights: Tensor) -> Tensor:
-        return self._prior_of_row(free) - (weights * self._terms_of_row(free, batch)).sum()
+        return self._prior_of_row(free) + self._batch_part_of_row(free, batch, weights)
+
+    def _batch_part_of_row(self, free: Row, batch: Tree, weights: Tensor) -> Tensor:
+        return -(weights * self._terms_of_row(free, batch)).sum()
 
     # Memory
 
@@ -273,14 +292,3 @@ def _is_out_of_memory(error: Exception) -> bool:
     if isinstance(error, MemoryError | torch.OutOfMemoryError):
         return True
     return "can't allocate memory" in str(error) or "not enough memory" in str(error)  # torch's words on a CPU
-
-
-def some_examples(data: Data) -> Tree:
-    """Four examples from the first to the last, or all of fewer."""
-    return data.take(some_numbers(len(data)).to(data.device))
-
-
-def some_numbers(examples: int) -> Tensor:
-    """Their numbers, among so many examples."""
-    number = min(4, examples)
-    return torch.arange(number, device="cpu") * (examples - 1) // max(1, number - 1)
