@@ -1,11 +1,13 @@
 """Exact Langevin sampling with stochastic gradients, for PyTorch.
 
-The rooms: `targets` what is sampled; `guides` which gradient drives the motion; `bayes` torch modules as targets;
+Subpackages: `targets` what is sampled; `guides` which gradient drives the motion; `bayes` torch modules as targets;
 `dynamics` how chains move, and the test; `kernels` which sampler; `warmup` tuning; `trace` the draws; `sampling` the
 loop; `optim` the same as torch optimisers.
 
-How they meet: a guide is bound to a target and becomes a gradient field, whose order draws a tape. A kernel states a
-program with a word; a scheme makes a plan of moves of the word, and each move carries out a letter.
+Words used throughout: a *letter* is one substep of the integrator (O friction, B kick, A drift), a *word* such as OBABO
+is a splitting scheme made of them, a *plan* the substeps of one trajectory. A *guide*, bound to a target, becomes the
+gradient field that kicks use. A *tape* holds the minibatch numbers that one trajectory reads, drawn in advance; an
+*order* is the distribution of tapes. A *kernel* is a sampler's settings, a *program* all that they say about its word.
 """
 
 from ggmc import optim
@@ -26,8 +28,8 @@ from ggmc.sampling.temperature_sweep import tempering
 from ggmc.targets.data_density import DataDensity
 from ggmc.targets.density import Density
 from ggmc.targets.pyro import from_pyro
-from ggmc.trace.folder import RunFolder
-from ggmc.trace.saved import load
+from ggmc.trace.run_folder import RunFolder
+from ggmc.trace.save_load import load
 from ggmc.trace.trace import Trace
 
 __version__ = "0.1.0"

@@ -14,7 +14,7 @@ from ggmc.dynamics import letters, metropolis
 from ggmc.dynamics.scheme import Move, Plan, Scheme
 from ggmc.dynamics.state import Parameters, State, choose
 from ggmc.kernels import words
-from ggmc.kernels.words import Outset, WordSampler
+from ggmc.kernels.words import Setup, WordSampler
 from ggmc.targets.base import Target
 from tests.support.invariance import Case, funnel, independence_violations, quartic, skewed, violations
 
@@ -201,8 +201,8 @@ def test_steps_that_shrink_along_the_way(monkeypatch: pytest.MonkeyPatch) -> Non
 def _runs(monkeypatch: pytest.MonkeyPatch, change: Any) -> None:
     run = WordSampler.carry_out
 
-    def buggy(self: Any, state: State, outset: Outset) -> tuple[State, Tensor]:
-        return change(lambda *arguments: run(self, *arguments), state, outset)
+    def buggy(self: Any, state: State, setup: Setup) -> tuple[State, Tensor]:
+        return change(lambda *arguments: run(self, *arguments), state, setup)
 
     monkeypatch.setattr(WordSampler, "carry_out", buggy)
 
@@ -214,8 +214,8 @@ def _kinetic(momentum: Tensor) -> Tensor:
 def test_friction_counted_as_work(monkeypatch: pytest.MonkeyPatch) -> None:
     """The whole change of kinetic energy in place of that of the kicks alone."""
 
-    def change(run: Any, state: State, outset: Outset) -> tuple[State, Tensor]:
-        end, _ = run(state, outset)
+    def change(run: Any, state: State, setup: Setup) -> tuple[State, Tensor]:
+        end, _ = run(state, setup)
         return end, _kinetic(end.momentum) - _kinetic(state.momentum)
 
     _runs(monkeypatch, change)
@@ -223,10 +223,10 @@ def test_friction_counted_as_work(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_work_of_the_first_kick_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
-    def change(run: Any, state: State, outset: Outset) -> tuple[State, Tensor]:
-        end, work = run(state, outset)
+    def change(run: Any, state: State, setup: Setup) -> tuple[State, Tensor]:
+        end, work = run(state, setup)
         assert state.gradient is not None
-        kicked = state.momentum - outset.parameters.step_size / 2 * state.gradient
+        kicked = state.momentum - setup.parameters.step_size / 2 * state.gradient
         return end, work - (_kinetic(kicked) - _kinetic(state.momentum))
 
     _runs(monkeypatch, change)
@@ -234,8 +234,8 @@ def test_work_of_the_first_kick_left_out(monkeypatch: pytest.MonkeyPatch) -> Non
 
 
 def test_work_of_the_wrong_mass(monkeypatch: pytest.MonkeyPatch) -> None:
-    def change(run: Any, state: State, outset: Outset) -> tuple[State, Tensor]:
-        end, work = run(state, outset)
+    def change(run: Any, state: State, setup: Setup) -> tuple[State, Tensor]:
+        end, work = run(state, setup)
         return end, work * 2.5
 
     _runs(monkeypatch, change)
@@ -259,12 +259,12 @@ def test_divergences_tried_again_until_finite(monkeypatch: pytest.MonkeyPatch) -
     case = Case("walled quartic", target, exact)
     assert not caught(case=case)
 
-    def change(run: Any, state: State, outset: Outset) -> tuple[State, Tensor]:
-        end, work = run(state, outset)
+    def change(run: Any, state: State, setup: Setup) -> tuple[State, Tensor]:
+        end, work = run(state, setup)
         for _ in range(20):
             bad = ~target.potential(end.position).isfinite()
             state = state._replace(momentum=torch.where(bad[:, None], torch.randn_like(state.momentum), state.momentum))
-            again, more = run(state, outset)
+            again, more = run(state, setup)
             end, work = choose(~bad, end, again), torch.where(bad, more, work)
         return end, work
 

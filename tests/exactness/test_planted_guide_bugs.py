@@ -18,7 +18,7 @@ from ggmc.guides.base import GradientField
 from ggmc.guides.control_variate import ControlVariateField
 from ggmc.guides.minibatch import MinibatchField, batch_gradient
 from ggmc.kernels import words
-from ggmc.kernels.words import Outset, WordSampler
+from ggmc.kernels.words import Setup, WordSampler
 from ggmc.targets.data_density import DataDensity
 from ggmc.targets.potential import SumOverData
 from tests.support.invariance import Case, independence_violations, noisy_funnel, noisy_quartic, violations
@@ -121,13 +121,13 @@ def test_a_tape_that_looks_at_the_state(monkeypatch: pytest.MonkeyPatch) -> None
 
     run = WordSampler.carry_out
 
-    def at_start(self: Any, state: State, outset: Outset) -> Any:
+    def at_start(self: Any, state: State, setup: Setup) -> Any:
         monkeypatch.setattr(
             MinibatchField,
             "__call__",
             lambda self, position, entry: call(self, position, (state.position[:, 0] > 0).long()),
         )
-        return run(self, state, outset)
+        return run(self, state, setup)
 
     monkeypatch.setattr(WordSampler, "carry_out", at_start)
     assert caught(kernel())  # ... but not one of where the trajectory began
@@ -160,11 +160,11 @@ def test_one_coin_for_all_chains(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_heat_of_another_temperature_not_counted(monkeypatch: pytest.MonkeyPatch, word: str) -> None:
     run = WordSampler.carry_out
 
-    def buggy(self: Any, state: State, outset: Outset) -> Any:
+    def buggy(self: Any, state: State, setup: Setup) -> Any:
         # The noise has the schedule's temperature; the sum over moves does not know.
-        warm = outset.parameters.change(temperature=outset.parameters.temperature * 2)
-        plain = outset.plan._replace(moves=tuple(move._replace(warmth=1.0) for move in outset.plan.moves))
-        return run(self, state, outset._replace(plan=plain, parameters=warm))
+        warm = setup.parameters.change(temperature=setup.parameters.temperature * 2)
+        plain = setup.plan._replace(moves=tuple(move._replace(warmth=1.0) for move in setup.plan.moves))
+        return run(self, state, setup._replace(plan=plain, parameters=warm))
 
     monkeypatch.setattr(WordSampler, "carry_out", buggy)
     along = Along(temperature=ThereAndBack(lambda x: 2.0))
@@ -209,7 +209,7 @@ def test_an_anchor_updated_while_sampling(monkeypatch: pytest.MonkeyPatch, curva
     """Each trajectory anchored where it starts, which its way back would not be."""
     run = WordSampler.carry_out
 
-    def start_anchored(self: Any, state: State, outset: Outset) -> Any:
+    def start_anchored(self: Any, state: State, setup: Setup) -> Any:
         def corrected(self: Any, position: Tensor, entry: Tensor) -> tuple[Tensor, None]:
             there = state.position
             exact = self._target.potential_and_gradient(there)[1]
@@ -217,7 +217,7 @@ def test_an_anchor_updated_while_sampling(monkeypatch: pytest.MonkeyPatch, curva
             return here - before + exact, None
 
         monkeypatch.setattr(ControlVariateField, "__call__", corrected)
-        return run(self, state, outset)
+        return run(self, state, setup)
 
     anchor = torch.full((1,), -0.5, dtype=F64)
     guide = ggmc.ControlVariate(4, curvature=curvature, anchor=anchor)
@@ -228,10 +228,10 @@ def test_an_anchor_updated_while_sampling(monkeypatch: pytest.MonkeyPatch, curva
 def _amagold(monkeypatch: pytest.MonkeyPatch, friction: Any = None, work: Any = None) -> bool:
     run = WordSampler.carry_out
 
-    def buggy(self: Any, state: State, outset: Outset) -> Any:
-        numbers = outset.parameters
+    def buggy(self: Any, state: State, setup: Setup) -> Any:
+        numbers = setup.parameters
         changed = numbers if friction is None else numbers.change(temperature=friction(numbers))
-        end, done = run(self, state, outset._replace(parameters=changed))
+        end, done = run(self, state, setup._replace(parameters=changed))
         return end, done if work is None else work(done)
 
     monkeypatch.setattr(WordSampler, "carry_out", buggy)

@@ -13,8 +13,8 @@ from torch import Tensor
 import ggmc
 from ggmc.errors import BadInput
 from ggmc.guides import BatchGuide, GradientField, Guide
+from ggmc.guides.order_check import check_reversible
 from ggmc.guides.orders import Order
-from ggmc.guides.reversal import check_reversible
 from ggmc.targets.base import Advice, DataTarget, Target
 from tests.support.fields import over_a_pass
 from tests.support.logistic import logistic, rows

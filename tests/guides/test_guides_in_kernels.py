@@ -13,8 +13,8 @@ from torch import Tensor
 import ggmc
 from ggmc.dynamics.exactness import Unchanged
 from ggmc.errors import BadInput, NotExact
+from ggmc.guides.order_check import check_reversible
 from ggmc.guides.orders import Order
-from ggmc.guides.reversal import check_reversible
 from tests.support.invariance import noisy_quartic, violations
 from tests.support.logistic import logistic, rows
 

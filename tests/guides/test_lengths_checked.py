@@ -10,7 +10,7 @@ from torch import Tensor
 
 import ggmc
 from ggmc.errors import NotExact
-from ggmc.guides.reversal import check_reversible
+from ggmc.guides.order_check import check_reversible
 from tests.support.invariance import noisy_quartic
 from tests.support.logistic import log_likelihood, log_prior, logistic, rows
 

@@ -14,8 +14,8 @@ from torch import Tensor
 import ggmc
 from ggmc.errors import BadInput
 from ggmc.guides import orders
+from ggmc.guides.order_check import check_reversible
 from ggmc.guides.orders import ORDERS, CustomOrder, Epoch, Iid, Order, Palindrome, as_order
-from ggmc.guides.reversal import check_reversible
 
 LENGTHS = [1, 2, 3, 4, 5, 7, 8, 10, 13, 16, 20, 24, 33]
 

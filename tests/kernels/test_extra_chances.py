@@ -12,7 +12,7 @@ from ggmc.dynamics.mass import MassLike
 from ggmc.dynamics.state import Info, State, choose
 from ggmc.guides import Exact, GradientField, Guide
 from ggmc.kernels import Program, WordKernel, WordSampler
-from ggmc.kernels.words import Outset
+from ggmc.kernels.words import Setup
 from ggmc.targets.base import Target
 from tests.support.invariance import noisy_quartic, quartic, violations
 
@@ -20,14 +20,14 @@ from tests.support.invariance import noisy_quartic, quartic, violations
 class TwoChances(WordSampler):
     """A path that is rejected goes on for as long again, under the same uniform: Campos and Sanz-Serna, 2015."""
 
-    def trajectory(self, start: State, outset: Outset) -> tuple[State, Info]:
-        middle, work = self.carry_out(start, outset)
-        after, info = self.test(start, middle, work, outset)
+    def trajectory(self, start: State, setup: Setup) -> tuple[State, Info]:
+        middle, work = self.carry_out(start, setup)
+        after, info = self.test(start, middle, work, setup)
         if info.accepted.all():
             return after, info
-        tape = self.field.tape(outset.plan.gradients, len(work), outset.generator)
-        end, more = self.carry_out(middle, outset._replace(tape=tape))
-        late, late_info = self.test(start, end, work + more, outset)
+        tape = self.field.tape(setup.plan.gradients, len(work), setup.generator)
+        end, more = self.carry_out(middle, setup._replace(tape=tape))
+        late, late_info = self.test(start, end, work + more, setup)
         first = info.accepted
         chosen = choose(first, after, late)
         accepted = first | late_info.accepted
@@ -60,8 +60,8 @@ def test_it_is_exact() -> None:
 def test_without_the_flip_it_is_not(monkeypatch: pytest.MonkeyPatch) -> None:
     usual = TwoChances.trajectory
 
-    def without_flip(self: TwoChances, start: State, outset: Outset) -> tuple[State, Info]:
-        after, info = usual(self, start, outset)
+    def without_flip(self: TwoChances, start: State, setup: Setup) -> tuple[State, Info]:
+        after, info = usual(self, start, setup)
         return after._replace(momentum=torch.where(info.accepted[:, None], after.momentum, -after.momentum)), info
 
     monkeypatch.setattr(TwoChances, "trajectory", without_flip)

@@ -14,9 +14,9 @@ from ggmc.dynamics import metropolis
 from ggmc.dynamics.state import State
 from ggmc.errors import BadInput
 from ggmc.optim.chain import Chain
-from ggmc.optim.endpoint import Endpoint
 from ggmc.optim.integrator import Reversible
-from ggmc.optim.midpoint import Midpoint
+from ggmc.optim.oabao import Midpoint
+from ggmc.optim.obabo import Endpoint
 from ggmc.optim.trajectory import Trajectory
 from tests.support.long_chain import F64, NUM_DATA, PLANE, WEIGHT_DECAY, violations
 
@@ -103,7 +103,7 @@ def _prior_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def _everything_accepted(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("ggmc.optim.trajectories.log_uniforms", lambda n, g: torch.full((n,), -1e9, dtype=F64))
+    monkeypatch.setattr("ggmc.optim.trajectory_sampler.log_uniforms", lambda n, g: torch.full((n,), -1e9, dtype=F64))
 
 
 @pytest.mark.parametrize(

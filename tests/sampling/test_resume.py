@@ -19,7 +19,7 @@ from torch import nn
 import ggmc
 from ggmc.errors import BadInput
 from ggmc.sampling.checkpoint import Checkpoints
-from ggmc.trace.disk import DiskStore
+from ggmc.trace.zarr_store import ZarrStore
 from tests.support.gaussians import gaussian
 from tests.support.logistic import logistic
 from tests.support.posteriors import NORMAL, X, Y
@@ -250,6 +250,26 @@ def test_a_folder_with_something_in_it_is_left_alone(tmp_path: Path) -> None:
     assert (tmp_path / "thesis.tex").read_text() == "years of work"
 
 
+def test_checkpoints_of_another_program_are_left_alone(tmp_path: Path) -> None:
+    (tmp_path / "checkpoints").mkdir()
+    theirs = tmp_path / "checkpoints" / "epoch=3.ckpt"
+    theirs.write_text("a network")
+    with pytest.raises(BadInput, match="is not an empty folder"):
+        ggmc.sample(gaussian(3), **SHORT, out=tmp_path)
+    assert theirs.read_text() == "a network"
+
+
+def test_what_a_run_left_that_was_killed_before_it_began_is_in_nobodys_way(tmp_path: Path) -> None:
+    (tmp_path / "checkpoints").mkdir()
+    for name in (".zarr.json.123.partial", "checkpoints/.0000000000.safetensors.123.partial"):
+        (tmp_path / name).write_text("half")
+    (tmp_path / "checkpoints" / "0000000000.safetensors").write_text("of a run that never was")
+    ggmc.sample(gaussian(3), **SHORT, out=tmp_path)
+    assert not list(tmp_path.rglob("*.partial"))
+    longer = ggmc.resume(tmp_path, gaussian(3), draws=40, progress=False)
+    assert longer.num_draws == 40
+
+
 def test_a_run_that_cannot_begin_leaves_nothing_behind(tmp_path: Path) -> None:
     with pytest.raises(BadInput):
         ggmc.sample(gaussian(3), **SHORT, start=torch.full((2, 3), torch.nan), out=tmp_path / "run")
@@ -258,20 +278,20 @@ def test_a_run_that_cannot_begin_leaves_nothing_behind(tmp_path: Path) -> None:
 
 def test_a_full_disk_loses_no_more_than_can_be_made_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     whole = ggmc.sample(gaussian(3), **SHORT)
-    usual, commits = DiskStore.commit, 0
+    usual, commits = ZarrStore.commit, 0
 
-    def full(self: DiskStore, **settings: Any) -> None:
+    def full(self: ZarrStore, **settings: Any) -> None:
         nonlocal commits
         commits += 1
         if commits > 25:
             raise OSError(28, "No space left on device")
         usual(self, **settings)
 
-    monkeypatch.setattr(DiskStore, "commit", full)
+    monkeypatch.setattr(ZarrStore, "commit", full)
     with pytest.raises(OSError, match="No space left") as error:
         ggmc.sample(gaussian(3), **SHORT, out=ggmc.RunFolder(tmp_path / "run", checkpoint_every=0))
     assert any("ggmc.resume goes on" in note for note in error.value.__notes__)
-    monkeypatch.setattr(DiskStore, "commit", usual)
+    monkeypatch.setattr(ZarrStore, "commit", usual)
     resumed = ggmc.resume(tmp_path / "run", gaussian(3), progress=False)
     np.testing.assert_array_equal(np.asarray(resumed.positions), whole.positions)
 

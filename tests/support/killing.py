@@ -20,7 +20,7 @@ import numpy as np
 import torch
 
 import ggmc
-from ggmc.trace.folder import holds_a_run
+from ggmc.trace.run_folder import holds_a_run
 from tests.support.logistic import logistic
 
 CASES: dict[str, tuple[Callable[[], Any], Any]] = {

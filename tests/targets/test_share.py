@@ -9,6 +9,7 @@ import pytest
 import torch
 from torch import Tensor
 
+from ggmc.targets import potential
 from ggmc.targets.data import as_data
 from ggmc.targets.layout import Layout
 from ggmc.targets.potential import SumOverData
@@ -60,13 +61,58 @@ def test_parts_make_up_the_whole(number: int, ranks: int, vectorise: bool, monke
         torch.testing.assert_close(over_ranks(ask, ranks), ask())
 
 
-def test_a_shared_sum_does_not_stop_early() -> None:
+def test_a_shared_sum_does_not_stop_early(monkeypatch: pytest.MonkeyPatch) -> None:
     """A rank that stops alone would leave the others waiting, or give a sum of parts that is no sum."""
+    monkeypatch.setattr(potential, "LEAST_CHUNK", 4)
     sum_over = total(30)
     limit = sum_over.potential(rows()) - 1e6
     stopped = sum_over.potential(rows(), limit)
     assert (stopped < sum_over.potential(rows())).all()
     torch.testing.assert_close(over_ranks(lambda: sum_over.potential(rows(), limit), 2), sum_over.potential(rows()))
+
+
+def test_each_rank_cuts_its_own_part_into_chunks() -> None:
+    sizes: list[int] = []
+
+    def counted(row: dict[str, Tensor], batch: Tensor) -> Tensor:
+        sizes.append(len(batch))
+        return -batch * row["w"].square().sum()
+
+    start, data = torch.zeros(3, dtype=F64), as_data(torch.ones(2000, dtype=F64), torch.device("cpu"))
+    layout = Layout({"w": (3,)})
+    sum_over = SumOverData(lambda row: 0 * row["w"].sum(), counted, layout, start, data, bound=0.0, vectorise=True)
+    for rank in range(2):
+        sizes.clear()
+        with sharing(Share(rank, 2)):
+            sum_over.potential(rows())
+        assert sizes == [50] * 20
+
+
+def test_a_rank_without_examples_has_sums_of_zero_in_double_precision() -> None:
+    sum_over = total(1)
+    with sharing(Share(1, 2)):
+        for found in (sum_over.potential(rows()), sum_over.potential_and_gradient(rows())[0]):
+            assert found.dtype == F64
+            assert not found.any()
+
+
+@pytest.mark.parametrize("rank", [0, 1])
+@pytest.mark.parametrize("vectorise", [True, False])
+def test_every_rank_runs_its_chains_as_it_was_told(rank: int, vectorise: bool) -> None:
+    calls = 0
+
+    def counted(row: dict[str, Tensor], batch: Tensor) -> Tensor:
+        nonlocal calls
+        calls += 1
+        return -batch * row["w"].square().sum()
+
+    start, data = torch.zeros(3, dtype=F64), as_data(torch.ones(20, dtype=F64), torch.device("cpu"))
+    layout = Layout({"w": (3,)})
+    sum_over = SumOverData(lambda row: row["w"].sum(), counted, layout, start, data, bound=None, vectorise=vectorise)
+    calls = 0
+    with sharing(Share(rank, 2)):
+        sum_over.batch_gradient(rows(), torch.ones(4, 8, dtype=F64), torch.ones(4, 8, dtype=F64))
+    assert calls == (1 if vectorise else 4)
 
 
 @pytest.mark.parametrize("examples", [0, 1, 2, 10, 11])

@@ -1,5 +1,6 @@
-"""Layers whose output is not a function of the parameters and one example: what they do to exactness, and how they
-predict. The one list of them, for posteriors and for training loops alike.
+"""Finds BatchNorm, dropout and other layers whose output is not a function of the parameters and one example.
+
+What they do to exactness, and how they predict; for posteriors and for training loops alike.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Random numbers of one's own for code that takes no generator.
+"""Private random numbers for code that takes no generator, such as torch.distributions.
 
 Distributions and layers of torch draw from its global generators. Within `seeded`, every random operation of this
 thread draws from a private generator instead: the global ones are neither read nor changed, so that other threads, and

@@ -20,7 +20,7 @@ from ggmc.dynamics.state import Parameters, State, normals
 from ggmc.dynamics.trajectory import Trajectory
 from ggmc.errors import NotExact
 from ggmc.guides.base import GradientField
-from ggmc.guides.reversal import check_reversible, is_built_in
+from ggmc.guides.order_check import check_reversible, is_built_in
 from ggmc.targets.base import Target
 
 

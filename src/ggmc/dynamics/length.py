@@ -1,5 +1,7 @@
 """How long a trajectory is: a number of steps, a range to draw it from, or text in epochs or sweeps.
 
+An epoch is as many gradients as make one pass over the data; a sweep, as many as until the order of batches repeats.
+
 Example:
     >>> import torch, ggmc
     >>> from ggmc.dynamics import length

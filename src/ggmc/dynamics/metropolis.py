@@ -1,4 +1,4 @@
-"""The Metropolis test; there is no other in the library.
+"""The Metropolis test, which every sampler calls, once or several times per trajectory; there is no other.
 
 For a trajectory from s = (θ, m) to s' = (θ', m') whose kicks did the work W,
 
@@ -102,7 +102,7 @@ def monitor(
     if not testable:
         energy_error = torch.full_like(energy_error, torch.inf)
     # A stretch that began or ended outside the support has no finite acceptance probability.
-    known = start.potential.isfinite() & energy_error.isfinite()
+    known = energy_error.isfinite()
     cold = temperature == 0  # no test to pass, only a direction: any rise in energy is impossible, any fall certain
     downhill = torch.where(energy_error < 0, torch.inf, torch.where(energy_error == 0, 0.0, -torch.inf))
     log_accept = torch.where(cold, downhill, torch.where(known, log_ratio(energy_error, temperature), -torch.inf))

@@ -1,6 +1,6 @@
 """Guides: the gradient fields that drive the motion. Exactness does not depend on them; acceptance does.
 
-A guide is a frozen setting; `bind(target)` makes the field that a trajectory calls once at every point it kicks from.
+A guide is an immutable dataclass of settings; `bind(target)` makes the field that kicks evaluate.
 
 A new guide is one file with a `Guide` and its `GradientField`, and an entry in `GUIDES`, from which stored kernels are
 read back. A guide that reads minibatches is a `BatchGuide`.

@@ -1,8 +1,8 @@
 """What a guide is, and the gradient field it becomes once bound to a target.
 
-A guide is a frozen setting. `bind(target)` makes the field g(θ; ζ) that a trajectory calls once at every point it kicks
-from. ζ is an entry of the tape, which the field's order draws before the trajectory starts. A field without an order
-must be deterministic: that is checked before the first tested trajectory, as is the order.
+A guide is an immutable dataclass of settings. `bind(target)` makes the field g(θ; ζ), which a trajectory evaluates once
+at every position where it kicks. ζ is an entry of the tape, which the field's order draws before the trajectory starts.
+A field without an order must be deterministic: that is checked before the first tested trajectory, as is the order.
 """
 
 from __future__ import annotations

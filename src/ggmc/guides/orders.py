@@ -39,7 +39,7 @@ class Order(ABC):
     Args:
         name: What messages call it.
         reversible: Whether the joint distribution of a tape is the same read backwards. True is tested statistically
-            before the first trajectory (`reversal.py`), except for the orders of this file; with False only
+            before the first trajectory (`order_check.py`), except for the orders of this file; with False only
             `adjust=False` is accepted.
 
     Example:

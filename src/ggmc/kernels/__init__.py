@@ -1,8 +1,9 @@
 """Kernels: one sampler per file, its equations at the top.
 
-A kernel is a frozen setting. `ggmc.sample` calls `kernel.sampler(target, field)`; `kernel.bind(target)` gives `init`
-and `step` for a loop of one's own. Shared by all: `base.py` is the interface, `words.py` carries out kernels that are
-words, `stored.py` writes settings as plain values, and `retrace.py` tells whether a sampler can retrace its steps.
+A kernel is a frozen dataclass of settings. `ggmc.sample` calls `kernel.sampler(target, field)`; `kernel.bind(target)`
+gives `init` and `step` for a loop of one's own. `base.py` is the interface; `program.py` and `words.py` carry out
+splitting schemes; `retrace.py` tells whether a sampler can retrace its steps. A new kernel is one file, and an entry in
+`KERNELS` of `serialise.py`, from which stored runs read it back.
 """
 
 from ggmc.kernels.amagold import AMAGOLD
@@ -11,10 +12,10 @@ from ggmc.kernels.ggmc import GGMC
 from ggmc.kernels.hmc import HMC
 from ggmc.kernels.mala import MALA
 from ggmc.kernels.malt import MALT
+from ggmc.kernels.serialise import from_dict, to_dict
 from ggmc.kernels.sghmc import SGHMC
 from ggmc.kernels.sgld import SGLD
 from ggmc.kernels.sgnht import SGNHT
-from ggmc.kernels.stored import from_dict, to_dict
 from ggmc.kernels.words import Program, WordKernel, WordSampler
 
 __all__ = [

@@ -1,4 +1,4 @@
-"""What a kernel that is a word states about itself, every default filled in."""
+"""Program: all that a splitting kernel states, its word, friction, letters, own variables and own statistics."""
 
 from __future__ import annotations
 

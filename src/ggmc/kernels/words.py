@@ -1,7 +1,8 @@
-"""Kernels that are words: what they state, and how they are carried out.
+"""WordKernel and WordSampler: any splitting scheme, carried out and tested.
 
 A kernel states its word, friction, refreshment and test as a `Program`, with every default filled in. `WordSampler`
-draws the tape, carries the trajectory out, and gives it to the one test in `ggmc.dynamics.metropolis`.
+draws the tape, carries the trajectory out, and gives it to the one test in `ggmc.dynamics.metropolis`. A kernel with
+another rule, such as several tests along a trajectory, overrides `WordKernel.on` and `WordSampler.trajectory`.
 """
 
 from __future__ import annotations
@@ -14,13 +15,13 @@ import torch
 from torch import Tensor
 
 from ggmc.dynamics import length, metropolis
-from ggmc.dynamics.comparison import Comparison
 from ggmc.dynamics.exactness import (
     Unchanged,
     not_retraceable,
     refuse_if_not_exact,
     refuse_letters_without_way_back,
 )
+from ggmc.dynamics.guide_noise import Comparison
 from ggmc.dynamics.letters import fresh_momentum
 from ggmc.dynamics.mass import fixed_mass
 from ggmc.dynamics.schedule import Factors
@@ -43,7 +44,8 @@ class WordKernel(Kernel):
 
     def on(self, program: Program, target: Target, field: GradientField) -> WordSampler:
         """A program carried out on a target. A kernel whose trajectories are more than one test of one plan, such as
-        several chances, returns a subclass with a `trajectory` of its own.
+        several chances, returns a subclass with a `trajectory` of its own. Warm-up then finds the trajectory's length
+        with one test at its end, and the step size, in its closing phase, with the kernel's own rule.
 
         Args:
             program: From `program`; warm-up leaves out what it does not need.
@@ -57,8 +59,8 @@ class WordKernel(Kernel):
         return self.on(self.program(field), target, field)
 
 
-class Outset(NamedTuple):
-    """What is settled before a trajectory starts, independently of the state."""
+class Setup(NamedTuple):
+    """What is drawn or known before a trajectory starts, independently of the state."""
 
     steps: int
     plan: Plan
@@ -160,40 +162,38 @@ class WordSampler(Sampler):
         compare = Comparison(self.target, plan.kicks, program.explain, generator) if program.explain else None
 
         start = self._refreshed(state, plan, parameters, noise)
-        outset = Outset(steps, plan, factors, parameters, noise, log_uniform, tape, compare, generator)
-        after, info = self.trajectory(start, outset)
+        setup = Setup(steps, plan, factors, parameters, noise, log_uniform, tape, compare, generator)
+        after, info = self.trajectory(start, setup)
         return after, self._with_statistics(info, after, parameters, compare)
 
-    def trajectory(self, start: State, outset: Outset) -> tuple[State, Info]:
+    def trajectory(self, start: State, setup: Setup) -> tuple[State, Info]:
         """One trajectory from a refreshed start, and its test.
 
         Args:
             start: Where it starts.
-            outset: What was settled before.
+            setup: What was settled before.
         """
-        end, work = self.carry_out(start, outset)
-        temperature = outset.parameters.temperature
+        end, work = self.carry_out(start, setup)
+        temperature = setup.parameters.temperature
         if self.adjust:
-            return self.test(start, end, work, outset)
+            return self.test(start, end, work, setup)
         potential = self.target.potential if self._reports_after(start.trajectories) else None
         testable = self.not_testable is None
-        return metropolis.monitor(start, end, work, outset.steps, temperature, potential, testable)
+        return metropolis.monitor(start, end, work, setup.steps, temperature, potential, testable)
 
-    def carry_out(self, start: State, outset: Outset) -> tuple[State, Tensor]:
+    def carry_out(self, start: State, setup: Setup) -> tuple[State, Tensor]:
         """The moves of a trajectory: its end, and the work.
 
         Args:
             start: Where it starts.
-            outset: What was settled before.
+            setup: What was settled before.
         """
-        steps, plan, factors, parameters, along = *outset[:4], self.program.along
+        steps, plan, factors, parameters, along = *setup[:4], self.program.along
         if factors is not None and along is not None and along.either_way:
             both = plan, self.scheme.plan(steps, factors.reversed())
-            letters, generator = self.program.letters, outset.generator
-            return run_either_way(both, start, parameters, self.field, outset.tape, letters, generator)
-        path = Trajectory(
-            start, parameters, self.field, outset.tape, outset.noise, self.program.letters, outset.compare
-        )
+            letters, generator = self.program.letters, setup.generator
+            return run_either_way(both, start, parameters, self.field, setup.tape, letters, generator)
+        path = Trajectory(start, parameters, self.field, setup.tape, setup.noise, self.program.letters, setup.compare)
         path.run(plan.moves)
         return path.end(), path.work
 
@@ -207,21 +207,21 @@ class WordSampler(Sampler):
         path.run(plan.before)
         return path.state
 
-    def test(self, start: State, end: State, work: Tensor, outset: Outset) -> tuple[State, Info]:
+    def test(self, start: State, end: State, work: Tensor, setup: Setup) -> tuple[State, Info]:
         """The Metropolis test of a trajectory.
 
         Args:
             start: Where it started.
             end: Where it ended; its potential is computed if it is not known.
             work: W, [chains] float64.
-            outset: What was settled before.
+            setup: What was settled before.
         """
-        temperature, log_uniform = outset.parameters.temperature, outset.log_uniform
+        temperature, log_uniform = setup.parameters.temperature, setup.log_uniform
         stopping = self.early_stop and self.target.stops_early
         if end.potential is None:
             limit = metropolis.certain_rejection(start, work, temperature, log_uniform) if stopping else None
             end = end._replace(potential=self.target.potential(end.position, limit))
-        after, info = metropolis.decide(start, end, work, outset.steps, temperature, log_uniform)
+        after, info = metropolis.decide(start, end, work, setup.steps, temperature, log_uniform)
         if stopping:
             # A sum that stopped early knows only that log α was too small: the decision itself stands for the rate.
             info = info._replace(statistics={"acceptance_rate": info.accepted.double()})

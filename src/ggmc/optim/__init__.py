@@ -19,7 +19,7 @@ rate is ℓ = num_data · h² for step size h in all of them. To know whether to
 parameters are at midpoints. Without trajectories these are as good draws as any, up to the O(h²) of all unadjusted
 sampling. Exact draws are the parameters after `end_trajectory(..., reject=True)`, which are at θ itself. Keep every one
 of them, also where a rejection repeats the last. With `GGMC(scheme="OBABO")`, `SGHMC` and `SGLD` the parameters are
-always at θ; `OBABO` needs one more gradient at the end of a trajectory, as `ggmc.optim.endpoint` shows.
+always at θ; `OBABO` needs one more gradient at the end of a trajectory, as `ggmc.optim.obabo` shows.
 """
 
 from ggmc.optim.ggmc import GGMC

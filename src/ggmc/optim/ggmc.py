@@ -1,6 +1,6 @@
 """GGMC: the reversible Langevin integrator in a training loop, with an exact Metropolis test if wanted.
 
-The steps are those of `midpoint.py` and `endpoint.py`. Targets exp(−(U(θ) + |m|²/2)/T): exactly, where each trajectory
+The steps are those of `oabao.py` and `obabo.py`. Targets exp(−(U(θ) + |m|²/2)/T): exactly, where each trajectory
 is tested; biased by O(h²) and by the gradient's noise where not, and then log α says how much.
 
 Reference: Garriga-Alonso and Fortuin, "Exact Langevin Dynamics with Stochastic Gradients", AABI 2020.
@@ -9,10 +9,10 @@ Reference: Garriga-Alonso and Fortuin, "Exact Langevin Dynamics with Stochastic 
 from __future__ import annotations
 
 from ggmc.errors import BadInput, require_count
-from ggmc.optim.endpoint import Endpoint
 from ggmc.optim.groups import Given
-from ggmc.optim.midpoint import Midpoint
-from ggmc.optim.trajectories import TrajectorySampler
+from ggmc.optim.oabao import Midpoint
+from ggmc.optim.obabo import Endpoint
+from ggmc.optim.trajectory_sampler import TrajectorySampler
 
 SCHEMES = ("OABAO", "O(ABA)O", "OBABO")
 
@@ -33,7 +33,7 @@ class GGMC(TrajectorySampler):
         scheme: "OABAO": friction at every step. "O(ABA)O": friction between trajectories only, which needs no noise on
             the way and suits batches met out and back (outside trajectories there are no ends, and it acts at each
             step). With both, the parameters wait at midpoints. "OBABO": friction at every step, the parameters wait
-            at θ, and a trajectory ends with one more gradient: see `ggmc.optim.endpoint`.
+            at θ, and a trajectory ends with one more gradient: see `ggmc.optim.obabo`.
         friction_every: Friction acts at each so many-th step, for the time of all of them: less noise to draw, and as
             exact. A tested trajectory has a multiple of it as its number of steps, or fewer than that.
         seed: Of the noise; None for one drawn from torch's own generator.

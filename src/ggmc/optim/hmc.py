@@ -1,6 +1,6 @@
 """HMC: Hamiltonian Monte Carlo in a training loop, the word `O(ABA)O` with a momentum drawn afresh for each trajectory.
 
-The step is that of `midpoint.py`, without friction. Targets exp(−(U(θ) + |m|²/2)/T), exactly, with gradients of all
+The step is that of `oabao.py`, without friction. Targets exp(−(U(θ) + |m|²/2)/T), exactly, with gradients of all
 data or of batches. Neal, "MCMC using Hamiltonian dynamics", 2011.
 """
 
@@ -9,9 +9,9 @@ from __future__ import annotations
 from ggmc.dynamics.state import Info
 from ggmc.errors import BadInput
 from ggmc.optim.groups import Given
-from ggmc.optim.midpoint import Midpoint
-from ggmc.optim.trajectories import TrajectorySampler
+from ggmc.optim.oabao import Midpoint
 from ggmc.optim.trajectory import Potential
+from ggmc.optim.trajectory_sampler import TrajectorySampler
 
 
 class HMC(TrajectorySampler):

@@ -1,4 +1,4 @@
-"""How a training loop carries out a word: what each call of `step` does, and where the parameters wait in between."""
+"""Integrator, the base of `oabao.py` and `obabo.py`: what each `step` does, and where parameters are in between."""
 
 from __future__ import annotations
 

@@ -24,8 +24,8 @@ from ggmc.optim.chain import Chain
 from ggmc.optim.groups import Given
 from ggmc.optim.integrator import Memoryless
 from ggmc.optim.settings import Settings
-from ggmc.optim.trajectories import TrajectorySampler
 from ggmc.optim.trajectory import Trajectory
+from ggmc.optim.trajectory_sampler import TrajectorySampler
 
 THEOREM_1 = (
     "SGHMC cannot be Metropolis-corrected: symplectic Euler–Maruyama never retraces its step in (θ, m), so α is 0 at "

@@ -18,7 +18,7 @@ from safetensors.torch import load, save
 from torch import Tensor
 
 from ggmc.errors import BadInput
-from ggmc.trace.files import write_atomically
+from ggmc.trace.atomic_files import write_atomically
 
 KEPT = 2
 FOLDER, SUFFIX = "checkpoints", ".safetensors"
@@ -89,7 +89,12 @@ class Checkpoints:
 
     def files(self) -> list[Path]:
         """From the oldest to the newest."""
-        return sorted(file for file in self._folder.glob(f"*{SUFFIX}") if file.stem.isdigit())
+        return sorted(filter(is_checkpoint, self._folder.glob(f"*{SUFFIX}")))
+
+
+def is_checkpoint(file: Path) -> bool:
+    """Whether a file has the name of one."""
+    return file.suffix == SUFFIX and file.stem.isdigit()
 
 
 def to_bytes(state: dict[str, Any]) -> bytes:

@@ -9,13 +9,13 @@ from ggmc.kernels import Kernel, from_dict, to_dict
 from ggmc.sampling.callbacks import Callback
 from ggmc.sampling.chains import Chains
 from ggmc.sampling.checkpoint import Checkpoint, Checkpoints
-from ggmc.sampling.on_disk import locked
+from ggmc.sampling.lock import locked
 from ggmc.sampling.run import Run, carry_out
 from ggmc.targets.base import Target
 from ggmc.targets.layout import Tree
-from ggmc.trace.disk import DiskStore
-from ggmc.trace.saved import check_target
+from ggmc.trace.save_load import check_target
 from ggmc.trace.trace import Trace
+from ggmc.trace.zarr_store import ZarrStore
 
 
 def resume(
@@ -60,7 +60,7 @@ def resume(
         require_count("draws", draws)
     if not isinstance(target, Target):
         raise BadInput(f"target must be a target such as ggmc.Density(log_prob, start), got {target!r}")
-    stored = DiskStore.read(path)
+    stored = ZarrStore.read(path)
     check_target(stored.settings, target, path)
     plan = stored.settings["settings"]
     own = _kernel(stored.settings["kernel"], kernel)
@@ -79,7 +79,7 @@ def resume(
             anneal=plan["anneal"],
             stored=chosen.state["chains"],
         )
-        store = DiskStore.reopen(path, target, made.drawn, predict_at)
+        store = ZarrStore.reopen(path, target, made.drawn, predict_at)
         run = Run(made, store, checkpoints, stored.settings["attributes"], chosen.state["seconds"])
         wanted = plan["draws"] if draws is None else draws
         return carry_out(run, wanted, plan["threads"], progress, callback, chosen.remarks)
@@ -100,7 +100,7 @@ def _kernel(stored: dict[str, Tree], given: Kernel | None) -> Kernel:
     return given
 
 
-def _usable(checkpoints: Checkpoints, stored: DiskStore, path: Path) -> Checkpoint:
+def _usable(checkpoints: Checkpoints, stored: ZarrStore, path: Path) -> Checkpoint:
     """The newest checkpoint whose draws are all there."""
     found = checkpoints.newest()
     thin: int = stored.settings["thin"]

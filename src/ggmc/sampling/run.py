@@ -23,9 +23,9 @@ from ggmc.sampling.interrupts import Interrupts
 from ggmc.sampling.threads import use_threads
 from ggmc.targets.layout import Tree
 from ggmc.trace import diagnostics
-from ggmc.trace.disk import DiskStore
 from ggmc.trace.store import Store
 from ggmc.trace.trace import Trace
+from ggmc.trace.zarr_store import ZarrStore
 
 BLOCK = 50  # draws handed to the store at a time ...
 LARGEST_BLOCK = 4 * 2**20  # ... or fewer, if they have so many bytes
@@ -102,7 +102,7 @@ class Run:
         """Write all draws, then a checkpoint that agrees with them."""
         assert self.checkpoints is not None
         self._keep()
-        if isinstance(self.store, DiskStore):
+        if isinstance(self.store, ZarrStore):
             self.store.commit(**self._settings())
             self.store.synchronise()
         self.checkpoints.write({"chains": self.chains.state_dict(), "seconds": self.seconds})
@@ -123,7 +123,7 @@ class Run:
         Args:
             trace: With its warnings.
         """
-        if isinstance(self.store, DiskStore):
+        if isinstance(self.store, ZarrStore):
             self.store.commit(**self._settings(), warnings=list(trace.warnings))
 
     def _settings(self) -> dict[str, Any]:
@@ -138,7 +138,7 @@ class Run:
         """After a failure, which may be the store's own: the rest is kept if it can be."""
         try:
             self._keep()
-            if isinstance(self.store, DiskStore):
+            if isinstance(self.store, ZarrStore):
                 self.store.commit()
         except Exception as other:
             error.add_note(f"Nor could the draws that were waiting be stored: {other!r}.")

@@ -24,15 +24,16 @@ from ggmc.progress import wanted as bars_wanted
 from ggmc.sampling.callbacks import Callback
 from ggmc.sampling.chains import Chains
 from ggmc.sampling.checkpoint import Checkpoints
-from ggmc.sampling.on_disk import described, new_folder
+from ggmc.sampling.lock import new_folder
+from ggmc.sampling.provenance import described
 from ggmc.sampling.run import Run, carry_out
 from ggmc.sampling.threads import threads_for
 from ggmc.targets.base import Target
 from ggmc.targets.layout import Tree
-from ggmc.trace.disk import DiskStore
-from ggmc.trace.folder import RunFolder
+from ggmc.trace.run_folder import RunFolder
 from ggmc.trace.store import MemoryStore, Store
 from ggmc.trace.trace import Trace
+from ggmc.trace.zarr_store import ZarrStore
 
 # Chosen by measuring, with `python -m benchmarks.effective_draws --kernels`: over real posteriors, a momentum kept in
 # part from one trajectory to the next gives more effective draws per gradient than one drawn afresh (HMC, MALT).
@@ -121,7 +122,7 @@ def sample(
             checkpoints.write(
                 {"chains": made.state_dict(), "seconds": 0.0}
             )  # first: a folder with a run can be resumed
-            on_disk = DiskStore.create(folder, target, described(target, kernel, settings, attributes))
+            on_disk = ZarrStore.create(folder, target, described(target, kernel, settings, attributes))
             run = Run(made, on_disk, checkpoints, attributes)
         return carry_out(run, draws, threads, progress, callback)
 

@@ -1,4 +1,4 @@
-"""A function written for one chain, carried out for all chains, and its gradient."""
+"""A function written for one chain, run for all chains, and its gradient: by vmap, in a loop, or compiled."""
 
 from __future__ import annotations
 

@@ -87,7 +87,7 @@ class SumOverData:
         ):
             vectorise = False
         self.vectorise = vectorise
-        self._share = 1.0  # of the memory for a chunk that is really there
+        self._usable = 1.0  # share of the memory for a chunk that is really there
         self._prior = OverChains(prior_of_row, layout, (), vectorise)
         self._chunk = OverChains(self._chunk_of_row, layout, (None,), vectorise)
         self._part = OverChains(self._part_of_row, layout, (None,), vectorise)
@@ -171,7 +171,7 @@ class SumOverData:
 
     def rows_at_once(self, examples: int) -> int:
         """How many rows, each with a batch of so many examples, fit in the memory for one chunk."""
-        return max(1, int(self._share * self._chunk_memory() / (self.example_bytes * examples)))
+        return max(1, int(self._usable * self._chunk_memory() / (self.example_bytes * examples)))
 
     def over_chains(self) -> list[OverChains]:
         """The functions whose gradients can be compiled."""
@@ -185,7 +185,7 @@ class SumOverData:
             except (MemoryError, RuntimeError) as error:
                 if not _is_out_of_memory(error) or self.rows_at_once(len(arguments[1])) == 1:
                     raise
-                self._share /= 2
+                self._usable /= 2
                 log.warning("There is too little memory for a chunk of the data: chunks are half as large from now on.")
 
     # One process's part of a sum; ranks meet in `Share.total` alone, however each has got there

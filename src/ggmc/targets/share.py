@@ -1,4 +1,4 @@
-"""The part of the data that this process adds up: all of it or, in a run over several ranks, its share.
+"""How sums over the data are divided among ranks: which part this process adds up, and where the parts are added.
 
 Inside `sharing(share)` every sum over the data is made of the sums of all ranks, and each rank must ask for the same
 sums in the same order. Outside it, a process sums over all data by itself.

@@ -1,4 +1,4 @@
-"""What a run says about itself, in plain language, each finding with a remedy."""
+"""Warnings about the draws of a run, in plain language and with remedies; the temperatures of one draw."""
 
 from __future__ import annotations
 

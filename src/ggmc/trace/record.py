@@ -1,4 +1,4 @@
-"""The record of a run: positions and statistics, and the named values computed from them, some draws at a time."""
+"""Record, the base of `Trace`: reads positions and statistics from a store, and computes named values from them."""
 
 from __future__ import annotations
 

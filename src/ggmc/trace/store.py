@@ -1,7 +1,8 @@
 """Stores: where `ggmc.sample` puts the draws, some at a time.
 
 A store of one's own subclasses `Store` and writes `append`, `rows` and `stats`; it is given as `sample(store=...)`. It
-holds positions and statistics only: kernel, seed and warnings are in the `Trace`. Each run has its own store.
+holds positions and statistics only: kernel, seed and warnings are in the `Trace`. Each run has its own store. Runs that
+can be resumed have a folder, `sample(out=...)`, and a `ZarrStore` in it.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What a run leaves behind: positions, what each trajectory did, and the settings that made them."""
+"""Trace: what `ggmc.sample` returns, the draws with what each trajectory did and the settings that made them."""
 
 from __future__ import annotations
 
@@ -146,7 +146,7 @@ class Trace(Record):
         Args:
             path: The folder; it must not hold anything yet.
         """
-        from ggmc.trace.saved import save
+        from ggmc.trace.save_load import save
 
         save(self, path)
 

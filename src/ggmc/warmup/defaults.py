@@ -1,4 +1,4 @@
-"""What is known before the first trajectory of a warm-up, and what cannot be tuned at all."""
+"""Before the first trajectory of a warm-up: its sampler, advised mass, wanted acceptance, and what it refuses."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Outcomes beside outputs: their shapes, and the message for the first one that does not fit."""
+"""Checks of outcomes against outputs: their shapes, and the message for the first one that does not fit."""
 
 from __future__ import annotations
 

@@ -17,8 +17,8 @@ from __future__ import annotations
 
 from ggmc.bayes.nets.augmentation import FreeViews, FrozenViews
 from ggmc.bayes.nets.cnn import CNN
-from ggmc.bayes.nets.frn import TLU, FilterResponseNorm, replace_batchnorm
 from ggmc.bayes.nets.mlp import MLP
+from ggmc.bayes.nets.normalisation import TLU, FilterResponseNorm, replace_batchnorm
 from ggmc.bayes.nets.resnet import ResNet20
 
 __all__ = ["CNN", "MLP", "TLU", "FilterResponseNorm", "FreeViews", "FrozenViews", "ResNet20", "replace_batchnorm"]

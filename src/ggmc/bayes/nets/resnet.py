@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from torch import Tensor, nn
 
-from ggmc.bayes.nets.frn import TLU, FilterResponseNorm, group_norm
+from ggmc.bayes.nets.normalisation import TLU, FilterResponseNorm, group_norm
 from ggmc.errors import BadInput, require_count
 
 NORMS = ("frn", "group", "batch", None)

@@ -22,8 +22,8 @@ Example:
 """
 
 from ggmc.bayes.priors.assign import as_prior, assign
+from ggmc.bayes.priors.correlated_filters import CorrelatedFilters
 from ggmc.bayes.priors.families import Cauchy, Gaussian, GeneralisedNormal, Improper, Laplace, Of, StudentT
-from ggmc.bayes.priors.filters import CorrelatedFilters
 from ggmc.bayes.priors.generalised_normal import GeneralisedNormalDistribution
 from ggmc.bayes.priors.mixture import Mixture
 from ggmc.bayes.priors.prior import Elementwise, Prior, fan_in_of, total_log_prob

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 import ggmc
-from ggmc.dynamics.comparison import Comparison
+from ggmc.dynamics.guide_noise import Comparison
 
 F64 = torch.float64
 TIME = torch.tensor(0.1, dtype=F64)

@@ -1,4 +1,4 @@
-"""Samplers whose trajectories are tested, or monitored."""
+"""TrajectorySampler: begin_trajectory and end_trajectory, with a test or without."""
 
 from __future__ import annotations
 

@@ -45,7 +45,7 @@ def is_built_in(order: Order) -> bool:
     Example:
         >>> import torch, ggmc
         >>> from ggmc.guides.orders import as_order
-        >>> from ggmc.guides.reversal import is_built_in
+        >>> from ggmc.guides.order_check import is_built_in
         >>> is_built_in(as_order("epoch")), is_built_in(ggmc.CustomOrder(lambda *_: torch.zeros(3), reversible=True))
         (True, False)
     """
@@ -65,7 +65,7 @@ def check_reversible(order: Order, entries: int, batches: int, false_alarms: flo
 
     Example:
         >>> import torch, ggmc
-        >>> from ggmc.guides.reversal import check_reversible
+        >>> from ggmc.guides.order_check import check_reversible
         >>> def in_turn(entries, batches, generator):
         ...     return (torch.arange(entries) + torch.randint(batches, (), generator=generator)) % batches
         >>> check_reversible(ggmc.CustomOrder(in_turn, reversible=True), entries=6, batches=4)

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F  # noqa: N812
 
 from ggmc.bayes.nets import MLP, TLU, FilterResponseNorm, ResNet20, replace_batchnorm
-from ggmc.bayes.nets.frn import BATCH_NORMS
+from ggmc.bayes.nets.normalisation import BATCH_NORMS
 from ggmc.errors import BadInput
 from tests.support.nets import count, plain_frn, resnet, shaken
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
+PARTIAL = ".partial"
+
 
 def write_atomically(path: Path, content: bytes) -> None:
     """Write a file, or replace one, in one step.
@@ -16,13 +18,13 @@ def write_atomically(path: Path, content: bytes) -> None:
     Example:
         >>> import tempfile
         >>> from pathlib import Path
-        >>> from ggmc.trace.files import write_atomically
+        >>> from ggmc.trace.atomic_files import write_atomically
         >>> with tempfile.TemporaryDirectory() as folder:
         ...     write_atomically(Path(folder) / "a", b"one")
         ...     (Path(folder) / "a").read_bytes()
         b'one'
     """
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.partial")
+    temporary = path.with_name(f".{path.name}.{os.getpid()}{PARTIAL}")
     try:
         with temporary.open("wb") as file:
             file.write(content)
@@ -41,8 +43,14 @@ def remove_partial_files(folder: Path) -> None:
     Args:
         folder: A folder that nobody else writes to.
     """
-    for file in folder.rglob("*.partial"):
-        file.unlink(missing_ok=True)
+    for file in folder.rglob(f".*{PARTIAL}"):
+        if is_partial(file):
+            file.unlink(missing_ok=True)
+
+
+def is_partial(file: Path) -> bool:
+    """Whether it is a file that `write_atomically` had not finished."""
+    return file.name.startswith(".") and file.name.endswith(PARTIAL) and file.is_file()
 
 
 def sync(path: Path) -> None:

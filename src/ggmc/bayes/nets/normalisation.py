@@ -124,7 +124,7 @@ def group_norm(channels: int, eps: float = 1e-5, affine: bool = True) -> nn.Grou
         affine: Whether there are a weight and a bias. Default True.
 
     Example:
-        >>> from ggmc.bayes.nets.frn import group_norm
+        >>> from ggmc.bayes.nets.normalisation import group_norm
         >>> [group_norm(channels).num_groups for channels in (3, 16, 64, 50, 256)]
         [1, 4, 16, 10, 32]
     """

@@ -17,8 +17,8 @@ from torch.distributions import constraints
 
 import ggmc
 from ggmc.errors import BadInput
-from ggmc.trace.disk import DiskStore
 from ggmc.trace.store import Block
+from ggmc.trace.zarr_store import ZarrStore
 from tests.support.posteriors import NORMAL, X, Y
 
 F64 = torch.float64
@@ -196,16 +196,16 @@ def test_what_made_the_run_is_stored(tmp_path: Path) -> None:
 
 
 def test_blocks_wait_until_they_are_worth_writing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from ggmc.trace import disk
+    from ggmc.trace import zarr_store
 
     settings = {"format": 1, "warnings": [], "attributes": {}}
-    store = DiskStore.create(ggmc.RunFolder(tmp_path / "run"), constrained(), settings)
+    store = ZarrStore.create(ggmc.RunFolder(tmp_path / "run"), constrained(), settings)
     block = Block(np.zeros((2, 10, 5)), {"lp": np.zeros((2, 10))})
     store.append(block)
-    assert DiskStore.read(tmp_path / "run").num_draws == 0
-    monkeypatch.setattr(disk, "BUFFER", 0)
+    assert ZarrStore.read(tmp_path / "run").num_draws == 0
+    monkeypatch.setattr(zarr_store, "BUFFER", 0)
     store.append(block)
-    assert DiskStore.read(tmp_path / "run").num_draws == 20
+    assert ZarrStore.read(tmp_path / "run").num_draws == 20
 
 
 @pytest.mark.parametrize("name", ["a/b", "..", "", "__x", ".hidden", "zarr.json", "a\\b"])

@@ -12,8 +12,8 @@ from torch import Tensor
 import ggmc
 from ggmc.errors import BadInput, NotExact
 from ggmc.guides.batches import Recut
+from ggmc.guides.order_check import check_reversible, is_built_in
 from ggmc.guides.orders import ORDERS, Epoch, Order, as_order
-from ggmc.guides.reversal import check_reversible, is_built_in
 from tests.support import orders
 from tests.support.orders import REVERSIBLE, Vectorised, one_successor, successor
 

@@ -26,10 +26,10 @@ import torch
 from ggmc.errors import BadInput
 from ggmc.targets.base import PredictiveTarget, Target
 from ggmc.targets.layout import Layout, Tree
-from ggmc.trace.files import remove_partial_files, sync_since, write_atomically
-from ggmc.trace.folder import RunFolder, check_name, read_root
+from ggmc.trace.atomic_files import remove_partial_files, sync_since, write_atomically
+from ggmc.trace.lazy_arrays import StoredRows, StoredStats
+from ggmc.trace.run_folder import RunFolder, check_name, read_root
 from ggmc.trace.store import ALL, Block, Store, check_same_kind
-from ggmc.trace.stored import StoredRows, StoredStats
 
 if TYPE_CHECKING:
     import zarr
@@ -42,7 +42,7 @@ CONFIG: Any = {"write_empty_chunks": True}  # a chunk of zeros has a file too: o
 VALUES, ROWS, STATS, PREDICTIONS = "posterior", "unconstrained_posterior", "sample_stats", "predictions"
 
 
-class DiskStore(Store):
+class ZarrStore(Store):
     """The draws of a run in a folder.
 
     Made by `create` or `reopen`, it is written to; made by `read`, it is only read.
@@ -71,7 +71,7 @@ class DiskStore(Store):
     # Made by
 
     @classmethod
-    def create(cls, folder: RunFolder, target: Target, settings: dict[str, Any]) -> DiskStore:
+    def create(cls, folder: RunFolder, target: Target, settings: dict[str, Any]) -> ZarrStore:
         """A new store, ready to be written to.
 
         Args:
@@ -101,7 +101,7 @@ class DiskStore(Store):
         return store
 
     @classmethod
-    def reopen(cls, path: Path, target: Target, seen: int, predict_at: Tree = None) -> DiskStore:
+    def reopen(cls, path: Path, target: Target, seen: int, predict_at: Tree = None) -> ZarrStore:
         """An existing store, to be written to after so many draws; what was written beyond them is dropped.
 
         Args:
@@ -130,7 +130,7 @@ class DiskStore(Store):
         return store
 
     @classmethod
-    def read(cls, path: str | Path) -> DiskStore:
+    def read(cls, path: str | Path) -> ZarrStore:
         """An existing store, to be read: the draws that were complete when it was opened.
 
         Args:

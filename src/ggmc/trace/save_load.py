@@ -13,11 +13,11 @@ from ggmc.errors import BadInput
 from ggmc.kernels import Kernel, from_dict, to_dict
 from ggmc.targets.base import Target
 from ggmc.targets.fingerprint import differences, fingerprint
-from ggmc.trace.disk import DiskStore
-from ggmc.trace.folder import FORMAT, RunFolder, holds_a_run
 from ggmc.trace.record import draws_at_once
+from ggmc.trace.run_folder import FORMAT, RunFolder, holds_a_run
 from ggmc.trace.store import Block
 from ggmc.trace.trace import Trace
+from ggmc.trace.zarr_store import ZarrStore
 
 
 def load(path: str | Path, target: Target | None = None) -> Trace:
@@ -42,7 +42,7 @@ def load(path: str | Path, target: Target | None = None) -> Trace:
         True
     """
     path = Path(path)
-    store = DiskStore.read(path)
+    store = ZarrStore.read(path)
     settings = store.settings
     if target is not None:
         check_target(settings, target, path)
@@ -75,7 +75,7 @@ def save(trace: Trace, path: str | Path) -> None:
         "warnings": [],
         "drawn": trace.num_draws,
     }
-    store = DiskStore.create(folder, target, settings)
+    store = ZarrStore.create(folder, target, settings)
     for draws in draws_at_once(trace):
         stats = {name: array[:, draws] for name, array in trace.stats.items()}
         store.append(Block(np.asarray(trace.positions[:, draws]), stats))

@@ -1,4 +1,4 @@
-"""Folders of runs: how one is kept, and how one is read with care, since a folder may come from anywhere.
+"""RunFolder: how a run is kept on disk; and how its folder is read safely, since it may come from anywhere.
 
 Nothing in it is executed, and nothing outside it is read: names must be plain, links are refused, arrays must be of
 numbers, in the few codecs that stores are written with, and as large on disk as they say.
