@@ -15,7 +15,7 @@ test: .venv/.ready
 test-slow: .venv/.ready
 	$(BIN)/python -m pytest -n 2 -m slow
 
-# Small changes to the core, one at a time: how many do the quick tests notice? About half an hour.
+# Small changes to the core, one at a time: how many do the quick tests notice? About five minutes.
 mutants: .venv/.ready
 	$(BIN)/pip install --quiet --constraint constraints.txt --editable ".[mutants]"
 	$(BIN)/mutmut run --max-children 2
