@@ -21,7 +21,7 @@ from ggmc.guides import ControlVariate, Exact, Minibatch, Surrogate
 from ggmc.guides.orders import CustomOrder
 from ggmc.kernels import AMAGOLD, GGMC, HMC, MALA, MALT, SGHMC, SGLD, SGNHT
 from ggmc.kernels.retrace import retrace
-from ggmc.sampling import tensorboard
+from ggmc.sampling import distributed, tensorboard
 from ggmc.sampling.resume import resume
 from ggmc.sampling.sample import sample
 from ggmc.sampling.temperature_sweep import tempering
@@ -54,6 +54,7 @@ __all__ = [
     "RunFolder",
     "Surrogate",
     "Trace",
+    "distributed",
     "from_learning_rate",
     "from_pyro",
     "likelihoods",

@@ -126,7 +126,7 @@ def test_another_target_is_refused_with_what_differs(tmp_path: Path) -> None:
     other = ggmc.DataDensity(
         lambda w: -(w**2).sum(), changed.log_likelihood, changed.data.slice(0, 120), torch.zeros_like(changed.start)
     )
-    with pytest.raises(BadInput, match="its potential at a fixed point was"):
+    with pytest.raises(BadInput, match="its gradient's size at a fixed point was"):
         ggmc.resume(tmp_path / "run", other, draws=40)
     x, y = changed.data.slice(0, 120)
     moved = ggmc.DataDensity(changed.log_prior, changed.log_likelihood, (x.flip(0), y.flip(0)), changed.start)
@@ -135,6 +135,17 @@ def test_another_target_is_refused_with_what_differs(tmp_path: Path) -> None:
     with pytest.raises(BadInput, match="its tensors was"):
         ggmc.resume(tmp_path / "run", gaussian(2), draws=40)
     np.testing.assert_array_equal(np.asarray(ggmc.load(tmp_path / "run").positions), before)
+
+
+def test_a_network_that_is_built_anew_is_the_same_target(tmp_path: Path) -> None:
+    x, y = torch.randn(30, 2), torch.randint(2, (30,))
+
+    def posterior(seed: int) -> ggmc.Posterior:
+        torch.manual_seed(seed)
+        return ggmc.Posterior(torch.nn.Linear(2, 2), "categorical", ggmc.priors.Gaussian(1.0), x, y)
+
+    ggmc.sample(posterior(0), ggmc.HMC(0.1, 2), **SHORT, out=tmp_path / "run")
+    assert ggmc.resume(tmp_path / "run", posterior(1), draws=35, progress=False).num_draws == 35
 
 
 def test_another_kernel_is_refused_with_what_differs(tmp_path: Path) -> None:
@@ -280,12 +291,12 @@ def test_a_full_disk_loses_no_more_than_can_be_made_again(tmp_path: Path, monkey
     whole = ggmc.sample(gaussian(3), **SHORT)
     usual, commits = ZarrStore.commit, 0
 
-    def full(self: ZarrStore, **settings: Any) -> None:
+    def full(self: ZarrStore, settings: Any) -> None:
         nonlocal commits
         commits += 1
         if commits > 25:
             raise OSError(28, "No space left on device")
-        usual(self, **settings)
+        usual(self, settings)
 
     monkeypatch.setattr(ZarrStore, "commit", full)
     with pytest.raises(OSError, match="No space left") as error:

@@ -28,6 +28,7 @@ from ggmc.errors import require_count
 from ggmc.guides.orders import Order
 from ggmc.targets.data import IN_MEMORY, Data
 from ggmc.targets.layout import Tree
+from ggmc.targets.share import OwnPart, current
 
 
 def batch_sizes(examples: int, size: int) -> list[int]:
@@ -69,10 +70,17 @@ class Batches:
         self._together = data.take(self.indices) if data.bytes <= IN_MEMORY else None
 
     def __getitem__(self, numbers: Tensor) -> tuple[Tree, Tensor]:
-        """Each chain's batch, by its number: leaves [chains, size, ...], and the examples' weights, [chains, size]."""
-        if self._together is not None:
+        """Each chain's batch, by its number: leaves [chains, size, ...], and the examples' weights, [chains, size].
+
+        In a run over several ranks each reads its own part only.
+        """
+        if self._together is None:
+            return read(self._data, self.indices[numbers], self.weights[numbers])
+        share = current()
+        if share.whole:
             return tree_map(lambda leaf: leaf[numbers], self._together), self.weights[numbers]
-        return self._data.take(self.indices[numbers]), self.weights[numbers]
+        part, weights = share.part_of_batch(self.weights[numbers])
+        return OwnPart(tree_map(lambda leaf: leaf[numbers, part], self._together)), weights
 
 
 PADDING = -1  # in a table of example numbers: a place that holds no example
@@ -94,7 +102,22 @@ class RecutBatches:
     def __getitem__(self, examples: Tensor) -> tuple[Tree, Tensor]:
         """Each chain's batch, by the numbers of its examples, [chains, size] with −1 for padding."""
         examples = examples.to(self._data.device)
-        return self._data.take(examples.clamp_min(0)), (examples != PADDING) * float(self.count)
+        return read(self._data, examples.clamp_min(0), (examples != PADDING) * float(self.count))
+
+
+def read(data: Data, examples: Tensor, weights: Tensor) -> tuple[Tree, Tensor]:
+    """Examples by number with their weights; in a run over several ranks, this rank's part of them.
+
+    Args:
+        data: The examples.
+        examples: Their numbers, [chains, size].
+        weights: [chains, size].
+    """
+    share = current()
+    if share.whole:
+        return data.take(examples), weights
+    part, weights = share.part_of_batch(weights)
+    return OwnPart(data.take(examples[:, part])), weights
 
 
 class Recut(Order):

@@ -25,7 +25,7 @@ class Chains:
     Args:
         target: What is sampled.
         kernel: How.
-        chains: How many chains.
+        chains: How many chains there are in all.
         warmup: Trajectories of warm-up.
         seed: Of all random numbers.
         target_accept: The acceptance to tune for; by default what suits the guide.
@@ -33,6 +33,8 @@ class Chains:
         anneal: The temperature that warm-up starts from; by default the kernel's own.
         stored: The `state_dict` of an earlier run with these settings, to go on from bit for bit; by default a new run.
             That of a run with other settings is refused.
+        own: Which of the chains these are, where other ranks have the others, and the seed of their random numbers; by
+            default all, with the seed of the run.
     """
 
     def __init__(
@@ -46,17 +48,21 @@ class Chains:
         start: Tensor | None = None,
         anneal: float | None = None,
         stored: dict[str, Any] | None = None,
+        own: tuple[slice, int] | None = None,
     ):
         self.target = target
         self.generator = torch.Generator(target.device).manual_seed(seed)
         self.drawn = 0
+        rows, own_seed = (slice(0, chains), None) if own is None else own
         if stored is None:
             self.warmup = Warmup(kernel, target, warmup, target_accept, anneal)
             starts = self.warmup.starts(chains, self.generator) if start is None else start
-            self.state = self.warmup.init(starts, self.generator)
+            if own_seed is not None:
+                self.generator.manual_seed(own_seed)
+            self.state = self.warmup.init(starts[rows], self.generator)
         else:
             given = {"kernel": to_dict(kernel), "warmup_iterations": warmup, "anneal": anneal}
-            _refuse_other_settings(stored, given, [chains, target.layout.size])
+            _refuse_other_settings(stored, given, [rows.stop - rows.start, target.layout.size])
             target.load_state_dict(stored["target"])
             self.warmup = Warmup(kernel, target, warmup, target_accept, anneal, stored["warmup"])
             self.state = State(**stored["state"]).map(lambda tensor: tensor.to(target.device, copy=True))

@@ -23,6 +23,7 @@ class Interrupts:
 
     Args:
         terminations: Whether SIGTERM is noted too; else it ends the process as usual.
+        patient: Whether a second Ctrl-C is noted like the first, where stopping at once would leave others waiting.
 
     Example:
         >>> import signal
@@ -33,14 +34,14 @@ class Interrupts:
         True
     """
 
-    def __init__(self, terminations: bool = False):
+    def __init__(self, terminations: bool = False, patient: bool = False):
         self.asked: signal.Signals | None = None
         """The signal that came, or None."""
         self._wanted = {signal.SIGINT: signal.default_int_handler}
         if terminations:
             self._wanted[signal.SIGTERM] = signal.SIG_DFL  # pyright: ignore[reportArgumentType]
         self._before: dict[signal.Signals, Any] = {}
-        self._holding, self._first = 0, True
+        self._holding, self._first, self._patient = 0, True, patient
 
     def __enter__(self) -> Interrupts:
         if threading.current_thread() is threading.main_thread():
@@ -77,9 +78,11 @@ class Interrupts:
         if self._holding:
             return
         if not first and number == signal.SIGINT:
+            if self._patient:
+                return
             raise KeyboardInterrupt
         log.warning(
             "%s: the run stops after this trajectory.%s",
             "Interrupted" if number == signal.SIGINT else "Asked to terminate",
-            " Ctrl-C again stops it at once." if number == signal.SIGINT else "",
+            " Ctrl-C again stops it at once." if number == signal.SIGINT and not self._patient else "",
         )

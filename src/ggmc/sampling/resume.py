@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from pathlib import Path
 
 from ggmc.errors import BadInput, require_count
 from ggmc.kernels import Kernel, from_dict, to_dict
+from ggmc.sampling.across_ranks import Elsewhere, RunCheckpoints
 from ggmc.sampling.callbacks import Callback
 from ggmc.sampling.chains import Chains
-from ggmc.sampling.checkpoint import Checkpoint, Checkpoints
+from ggmc.sampling.checkpoint import Checkpoint
 from ggmc.sampling.lock import locked
+from ggmc.sampling.ranks import Ranks, current
 from ggmc.sampling.run import Run, carry_out
 from ggmc.targets.base import Target
 from ggmc.targets.layout import Tree
@@ -66,8 +69,10 @@ def resume(
     own = _kernel(stored.settings["kernel"], kernel)
     if stored.settings["predictions_only"] and predict_at is None:
         raise BadInput(f"{path} keeps predictions only: give its inputs, predict_at, again")
-    with locked(path):
-        checkpoints = Checkpoints(path, plan["checkpoint_every"])
+    ranks = current()
+    with locked(path) if ranks.first else nullcontext():
+        remarks = _other_ranks(plan, ranks)
+        checkpoints = RunCheckpoints(path, plan["checkpoint_every"], ranks)
         chosen = _usable(checkpoints, stored, path)
         made = Chains(
             target,
@@ -78,11 +83,26 @@ def resume(
             plan["target_accept"],
             anneal=plan["anneal"],
             stored=chosen.state["chains"],
+            own=ranks.own_chains(plan["chains"], plan["own_seed"]),
         )
-        store = ZarrStore.reopen(path, target, made.drawn, predict_at)
-        run = Run(made, store, checkpoints, stored.settings["attributes"], chosen.state["seconds"])
+        ranks.wait()  # all have read what the first is about to change
+        store = ZarrStore.reopen(path, target, made.drawn, predict_at) if ranks.first else Elsewhere(path)
+        run = Run(made, store, checkpoints, stored.settings["attributes"], chosen.state["seconds"], ranks)
         wanted = plan["draws"] if draws is None else draws
-        return carry_out(run, wanted, plan["threads"], progress, callback, chosen.remarks)
+        return carry_out(run, wanted, plan["threads"], progress, callback, [*remarks, *chosen.remarks])
+
+
+def _other_ranks(plan: dict[str, Tree], ranks: Ranks) -> list[str]:
+    """What a reader should know where another number of ranks goes on; refuses what cannot be shared out anew."""
+    began, goes_on = Ranks.described(plan["ranks"], plan["split"]), Ranks.described(ranks.number, ranks.split)
+    if began == goes_on:
+        return []
+    if ranks.by_chains or Ranks.has_own_chains(plan["ranks"], plan["split"]):
+        raise BadInput(f"the run was begun with {began}, and must go on with the same, got {goes_on}")
+    return [
+        f"The run was begun with {began} and continued with {goes_on}: sums over the data are rounded differently, so "
+        "the draws are not bit for bit those of a run that was not interrupted."
+    ]
 
 
 def _kernel(stored: dict[str, Tree], given: Kernel | None) -> Kernel:
@@ -100,7 +120,7 @@ def _kernel(stored: dict[str, Tree], given: Kernel | None) -> Kernel:
     return given
 
 
-def _usable(checkpoints: Checkpoints, stored: ZarrStore, path: Path) -> Checkpoint:
+def _usable(checkpoints: RunCheckpoints, stored: ZarrStore, path: Path) -> Checkpoint:
     """The newest checkpoint whose draws are all there."""
     found = checkpoints.newest()
     thin: int = stored.settings["thin"]

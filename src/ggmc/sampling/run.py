@@ -2,6 +2,8 @@
 
 Draws reach the store in blocks. A checkpoint is written between trajectories, when all draws are in the store, so that
 the two agree: a run that is resumed drops what was written after its checkpoint and makes it again, bit for bit.
+
+Where several ranks carry out a run, all of them go through the same lines (`across_ranks.py`).
 """
 
 from __future__ import annotations
@@ -16,16 +18,16 @@ from typing import Any
 from ggmc.dynamics.state import Info
 from ggmc.kernels import to_dict
 from ggmc.progress import wanted as bars_wanted
+from ggmc.sampling.across_ranks import Elsewhere, RunCheckpoints, joined
 from ggmc.sampling.callbacks import Callback, Progress
 from ggmc.sampling.chains import Chains, Draw, as_block
-from ggmc.sampling.checkpoint import Checkpoints
 from ggmc.sampling.interrupts import Interrupts
+from ggmc.sampling.ranks import ALONE, Ranks
 from ggmc.sampling.threads import use_threads
 from ggmc.targets.layout import Tree
 from ggmc.trace import diagnostics
 from ggmc.trace.store import Store
 from ggmc.trace.trace import Trace
-from ggmc.trace.zarr_store import ZarrStore
 
 BLOCK = 50  # draws handed to the store at a time ...
 LARGEST_BLOCK = 4 * 2**20  # ... or fewer, if they have so many bytes
@@ -45,22 +47,26 @@ class Run:
         checkpoints: Where to go on from after a crash; None where nothing is kept on disk.
         attributes: What is stored with the draws.
         seconds: What the run took before it was resumed.
+        ranks: The processes that carry it out together.
     """
 
     def __init__(
         self,
         chains: Chains,
         store: Store,
-        checkpoints: Checkpoints | None = None,
+        checkpoints: RunCheckpoints | None = None,
         attributes: dict[str, Tree] | None = None,
         seconds: float = 0.0,
+        ranks: Ranks = ALONE,
     ):
-        self.chains, self.store, self.checkpoints = chains, store, checkpoints
+        self.chains, self.store, self.checkpoints, self.ranks = chains, store, checkpoints, ranks
         self._attributes = attributes or {"created_at": datetime.now(UTC).isoformat()}
         self._begun, self._seconds = time.perf_counter(), seconds
         self._waiting: list[Draw] = []
         self.kept = chains.drawn
         """Draws per chain that the store has."""
+        self.stopped_by: signal.Signals | None = None
+        """The signal that ended it."""
 
     def go(self, draws: int, after_each: AfterEach, interrupts: Interrupts) -> bool:
         """Go on until there are `draws` draws, or until a signal asks to stop.
@@ -77,17 +83,21 @@ class Run:
         """
         chains = self.chains
         try:
-            while chains.drawn < draws and interrupts.asked is None:
+            while chains.drawn < draws and self.stopped_by is None:
                 warming = chains.warming
-                info = chains.advance()
+                with self.ranks.sharing():
+                    info = chains.advance()
                 if not warming:
                     self._waiting.append(chains.draw(info))
                 after_each(info, warming)
                 with interrupts.held():
+                    checkpoint_is_due = self._agreed(interrupts)
                     if self._block_is_full():
                         self._keep()
-                    if self.checkpoints is not None and self.checkpoints.due():
+                    if checkpoint_is_due:
                         self.checkpoint()
+                if not self.ranks.several:  # else what has come since is agreed on after the next trajectory
+                    self.stopped_by = interrupts.asked
         except BaseException as error:
             with interrupts.held():
                 self._keep_what_there_is(error)
@@ -102,10 +112,15 @@ class Run:
         """Write all draws, then a checkpoint that agrees with them."""
         assert self.checkpoints is not None
         self._keep()
-        if isinstance(self.store, ZarrStore):
-            self.store.commit(**self._settings())
-            self.store.synchronise()
+        self.store.commit(self._settings())
         self.checkpoints.write({"chains": self.chains.state_dict(), "seconds": self.seconds})
+
+    def _agreed(self, interrupts: Interrupts) -> bool:
+        """Whether a checkpoint is due. Ranks stop together, and write one when the first one's clock says so."""
+        due = self.checkpoints is not None and self.checkpoints.due()
+        asked, due = self.ranks.agree(self.chains.state.position, interrupts.asked or 0, due)
+        self.stopped_by = signal.Signals(asked) if asked else None
+        return bool(due)
 
     @property
     def seconds(self) -> float:
@@ -114,8 +129,11 @@ class Run:
 
     def trace(self) -> Trace:
         """The draws so far."""
-        notes = {"sampling_time": self.seconds} | self.chains.warmup.learnt.notes
-        return Trace(self.store, self.chains.kernel, self.chains.target, self._attributes | notes)
+        if isinstance(self.store, Elsewhere):
+            settings = self.store.settings()
+            attributes, warnings = settings["attributes"], settings["warnings"]
+            return Trace(self.store, self.chains.kernel, self.chains.target, attributes, warnings)
+        return Trace(self.store, self.chains.kernel, self.chains.target, self._all_attributes())
 
     def finish(self, trace: Trace) -> None:
         """Store what a reader should know with the draws.
@@ -123,12 +141,18 @@ class Run:
         Args:
             trace: With its warnings.
         """
-        if isinstance(self.store, ZarrStore):
-            self.store.commit(**self._settings(), warnings=list(trace.warnings))
+        self.store.commit(self._settings() | {"warnings": list(trace.warnings)})
 
     def _settings(self) -> dict[str, Any]:
-        attributes = self._attributes | {"sampling_time": self.seconds} | self.chains.warmup.learnt.notes
-        return {"tuned_kernel": to_dict(self.chains.kernel), "drawn": self.chains.drawn, "attributes": attributes}
+        kernel, drawn = to_dict(self.chains.kernel), self.chains.drawn
+        return {"tuned_kernel": kernel, "drawn": drawn, "attributes": self._all_attributes()}
+
+    def note(self, **attributes: Tree) -> None:
+        """Store something more with the draws."""
+        self._attributes = self._attributes | attributes
+
+    def _all_attributes(self) -> dict[str, Tree]:
+        return self._attributes | {"sampling_time": self.seconds} | self.chains.warmup.learnt.notes
 
     def _block_is_full(self) -> bool:
         number = len(self._waiting)
@@ -137,15 +161,15 @@ class Run:
     def _keep_what_there_is(self, error: BaseException) -> None:
         """After a failure, which may be the store's own: the rest is kept if it can be."""
         try:
-            self._keep()
-            if isinstance(self.store, ZarrStore):
-                self.store.commit()
+            if not self.ranks.by_chains:  # else the others may be gone, and blocks need the chains of all
+                self._keep()
+                self.store.commit({})
         except Exception as other:
             error.add_note(f"Nor could the draws that were waiting be stored: {other!r}.")
 
     def _keep(self) -> None:
         if self._waiting:
-            self.store.append(as_block(self._waiting))
+            self.store.append(joined(as_block(self._waiting), self.ranks))
             self.kept += len(self._waiting)
             self._waiting = []
 
@@ -166,14 +190,15 @@ def carry_out(
     Returns:
         The trace, its warnings filled in.
     """
-    chains = run.chains
+    chains, ranks = run.chains, run.ranks
+    progress = progress and ranks.first
     total, done = chains.warmup.iterations + draws, chains.warmup.iteration + chains.drawn
-    with Interrupts(terminations=run.checkpoints is not None) as interrupts:
+    with Interrupts(run.checkpoints is not None, patient=ranks.several) as interrupts:
         with bars_wanted(False), use_threads(threads), Progress(total, progress, done) as bar:
 
             def after_each(info: Info, warming: bool) -> None:
                 bar.update(info, warming)
-                if callback is not None:
+                if callback is not None and ranks.first:
                     callback(chains.moment(info, warming))
 
             try:
@@ -186,30 +211,42 @@ def carry_out(
                 _tell_what_was_kept(error, run)
                 raise
         with interrupts.held():
-            if interrupts.asked == signal.SIGTERM:
+            if run.stopped_by == signal.SIGTERM:
                 log.warning("Terminated after %d draws per chain of %d: ggmc.resume goes on.", run.kept, draws)
                 raise SystemExit(128 + signal.SIGTERM)
             if not complete and not run.kept:
                 raise KeyboardInterrupt
             if not complete:
                 log.warning("Interrupted: returning the %d draws per chain made so far, of %d.", run.kept, draws)
-            trace = run.trace()
-            wanted = chains.warmup.wanted if chains.warmup.tuning else None
-            try:
-                with bars_wanted(progress), interrupts.at_once():
-                    trace.warnings = diagnostics.check(trace, wanted, [*remarks, *chains.remarks()])
-            except (Exception, KeyboardInterrupt) as error:  # a failed diagnosis must not lose the draws
-                trace.warnings = [f"The draws could not be diagnosed: {error!r}. Look at trace.summary()."]
-            run.finish(trace)
+            with bars_wanted(progress):
+                trace = _diagnosed(run, [*remarks, *ranks.remarks(chains.remarks())], interrupts)
     for message in trace.warnings:
         log.warning("%s", message)
+    return trace
+
+
+def _diagnosed(run: Run, remarks: list[str], interrupts: Interrupts) -> Trace:
+    """The trace with its warnings, which are stored with the draws."""
+    if run.ranks.by_chains:
+        run.note(kernels=run.ranks.exchange(to_dict(run.chains.kernel)))  # each rank has tuned its own
+    if isinstance(run.store, Elsewhere):
+        run.ranks.wait()  # until the first rank has written them
+        return run.trace()
+    trace, warmup = run.trace(), run.chains.warmup
+    try:
+        with interrupts.at_once():
+            trace.warnings = diagnostics.check(trace, warmup.wanted if warmup.tuning else None, remarks)
+    except (Exception, KeyboardInterrupt) as error:  # a failed diagnosis must not lose the draws
+        trace.warnings = [f"The draws could not be diagnosed: {error!r}. Look at trace.summary()."]
+    run.finish(trace)
+    run.ranks.wait()
     return trace
 
 
 def _tell_what_was_kept(error: BaseException, run: Run) -> None:
     """Give an exception the draws made before it, and say so if the store did not keep them all."""
     kept, drawn = run.kept, run.chains.drawn
-    if kept:
+    if kept and not isinstance(run.store, Elsewhere):
         setattr(error, "trace", run.trace())  # noqa: B010
         error.add_note(f"The {kept} draws per chain made before this are in the exception's `trace`.")
     if run.checkpoints is not None:

@@ -11,7 +11,7 @@
 from __future__ import annotations
 
 import hashlib
-from contextlib import ExitStack
+from contextlib import nullcontext
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -21,16 +21,17 @@ from torch import Tensor
 from ggmc.errors import BadInput, require_count
 from ggmc.kernels import GGMC, Kernel
 from ggmc.progress import wanted as bars_wanted
+from ggmc.sampling.across_ranks import Elsewhere, RunCheckpoints, require_alike
 from ggmc.sampling.callbacks import Callback
 from ggmc.sampling.chains import Chains
-from ggmc.sampling.checkpoint import Checkpoints
 from ggmc.sampling.lock import new_folder
 from ggmc.sampling.provenance import described
+from ggmc.sampling.ranks import Ranks, current
 from ggmc.sampling.run import Run, carry_out
 from ggmc.sampling.threads import threads_for
 from ggmc.targets.base import Target
 from ggmc.targets.layout import Tree
-from ggmc.trace.run_folder import RunFolder
+from ggmc.trace.run_folder import RunFolder, holds_a_run
 from ggmc.trace.store import MemoryStore, Store
 from ggmc.trace.trace import Trace
 from ggmc.trace.zarr_store import ZarrStore
@@ -104,27 +105,34 @@ def sample(
         "tuning_steps": warmup,
         "dtype": str(target.dtype).removeprefix("torch."),
     }
-    with ExitStack() as stack:
-        folder = None if out is None else out if isinstance(out, RunFolder) else RunFolder(out)
-        if folder is not None:
-            stack.enter_context(new_folder(Path(folder.path)))
-        with bars_wanted(progress):
-            own_seed = seed if start is None else _seed_from(seed, _checked(start, chains))
-            made = Chains(target, kernel, chains, warmup, own_seed, target_accept, start, anneal)
+    ranks = current()
+    given = {"draws": draws, "warmup": warmup, "chains": chains, "seed": seed, "target_accept": target_accept}
+    given |= {"anneal": anneal, "own_seed": seed if start is None else _seed_from(seed, _checked(start, chains))}
+    require_alike(ranks, target, kernel, given | {"out": out is not None})
+    folder = None if out is None else out if isinstance(out, RunFolder) else RunFolder(out)
+    with nullcontext() if folder is None or not ranks.first else new_folder(Path(folder.path)):
+        own = ranks.own_chains(chains, given["own_seed"])
+        with bars_wanted(progress and ranks.first), ranks.sharing():
+            made = Chains(target, kernel, chains, warmup, given["own_seed"], target_accept, start, anneal, own=own)
         threads = threads_for(made.warmup.field, made.state.position)
         if folder is None:
-            run = Run(made, MemoryStore(draws=draws) if store is None else store, None, attributes)
+            run = Run(made, MemoryStore(draws=draws) if store is None else store, None, attributes, ranks=ranks)
         else:
-            settings = {"draws": draws, "warmup": warmup, "chains": chains, "seed": seed, "own_seed": own_seed}
-            settings |= {"target_accept": target_accept, "anneal": anneal, "threads": threads}
+            settings = given | {"threads": threads, "ranks": ranks.number, "split": ranks.split}
             settings |= {"checkpoint_every": folder.checkpoint_every}
-            checkpoints = Checkpoints(Path(folder.path), folder.checkpoint_every)
-            checkpoints.write(
-                {"chains": made.state_dict(), "seconds": 0.0}
-            )  # first: a folder with a run can be resumed
-            on_disk = ZarrStore.create(folder, target, described(target, kernel, settings, attributes))
-            run = Run(made, on_disk, checkpoints, attributes)
+            run = _run_on_disk(folder, made, described(target, kernel, settings, attributes), ranks)
         return carry_out(run, draws, threads, progress, callback)
+
+
+def _run_on_disk(folder: RunFolder, chains: Chains, described: dict[str, Tree], ranks: Ranks) -> Run:
+    path = Path(folder.path)
+    checkpoints = RunCheckpoints(path, folder.checkpoint_every, ranks)
+    checkpoints.write({"chains": chains.state_dict(), "seconds": 0.0})  # first: a folder with a run can be resumed
+    store = ZarrStore.create(folder, chains.target, described) if ranks.first else Elsewhere(path)
+    ranks.wait()
+    if not holds_a_run(path):
+        raise BadInput(f"rank {ranks.rank} does not see the folder {path}: give one on a disk that all ranks see")
+    return Run(chains, store, checkpoints, described["attributes"], ranks=ranks)
 
 
 def _check_arguments(

@@ -1,13 +1,16 @@
 """A target's fingerprint: plain facts by which a resumed run knows that it still samples the same target.
 
 Functions cannot be compared, but what they give can: besides names, shapes, precision and the data's checksum, the
-fingerprint has the potential at three fixed points.
+fingerprint has a few numbers at fixed points. These are potentials or, where a potential would be a pass over all data,
+the gradients of one small batch, prior included. Points are near zero, not near the target's start: a network that is
+built anew begins elsewhere, and is the same target.
 """
 
 from __future__ import annotations
 
 import hashlib
 import math
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -18,9 +21,17 @@ from ggmc.targets.base import DataTarget, Target
 from ggmc.targets.data import Data
 
 POINTS = 3
-SOME = 64  # examples, where data cannot all be kept in memory: those are read and compared
+SOME = 64  # examples of the small batch; where data cannot all be kept in memory, those that are compared
 AT_ONCE = 4096
 TOLERANCE = {torch.float64: 1e-6, torch.float32: 1e-3}  # relative: another machine or program rounds differently
+
+NAMES = {
+    "kind": "its kind",
+    "tensors": "its tensors",
+    "precision": "its precision",
+    "examples": "its number of examples",
+    "data": "the checksum of its data",
+}
 
 
 def fingerprint(target: Target) -> dict[str, Any]:
@@ -46,9 +57,11 @@ def fingerprint(target: Target) -> dict[str, Any]:
     }
     if isinstance(target, DataTarget):
         facts |= {"examples": target.num_data, "data": _checksum(target.data)}
-    if target.not_exact is None:  # else its potential is another one at each call
-        facts["potentials"] = [_potential(target, row) for row in _points(target)]
-    return facts
+    if target.not_exact is not None:  # it gives other numbers at each call
+        return facts
+    if isinstance(target, DataTarget):
+        return facts | {"gradients": _at_points(target, _batch_gradient(target))}
+    return facts | {"potentials": _at_points(target, lambda row: target.potential(row[None]).item())}
 
 
 def differences(stored: dict[str, Any], target: Target) -> list[str]:
@@ -58,25 +71,19 @@ def differences(stored: dict[str, Any], target: Target) -> list[str]:
         stored: From `fingerprint`.
         target: The target.
     """
-    names = {
-        "kind": "its kind",
-        "tensors": "its tensors",
-        "precision": "its precision",
-        "examples": "its number of examples",
-        "data": "the checksum of its data",
-    }
     now = fingerprint(target)
     found = [
         f"{what} was {stored.get(key)!r}, is {now.get(key)!r}"
-        for key, what in names.items()
+        for key, what in NAMES.items()
         if stored.get(key) != now.get(key)
     ]
-    if found:  # then the potential differs too, and says nothing more
+    if found:  # then its numbers differ too, and say nothing more
         return found
     tolerance = TOLERANCE.get(target.dtype, 1e-2)
-    for before, after in zip(stored.get("potentials", []), now.get("potentials", []), strict=False):
-        if before != after and not _close(before, after, tolerance):
-            return [f"its potential at a fixed point was {before:.6g}, is {after:.6g}"]
+    for key, what in (("potentials", "its potential"), ("gradients", "its gradient's size")):
+        for before, after in zip(stored.get(key, []), now.get(key, []), strict=False):
+            if before != after and not _close(before, after, tolerance):
+                return [f"{what} at a fixed point was {_shown(before)}, is {_shown(after)}"]
     return []
 
 
@@ -84,28 +91,45 @@ def _close(a: float | None, b: float | None, tolerance: float) -> bool:
     return a is not None and b is not None and math.isclose(a, b, rel_tol=tolerance, abs_tol=tolerance)
 
 
-def _points(target: Target) -> list[Tensor]:
-    """The start, and two points near it."""
+def _shown(value: float | None) -> str:
+    return "not finite" if value is None else f"{value:.6g}"
+
+
+def _at_points(target: Target, function: Callable[[Tensor], float]) -> list[float | None]:
+    """A function's values at a few fixed rows near zero or, where it has none there, near the start."""
     generator = torch.Generator("cpu").manual_seed(0)
-    rows = [target.start]
-    for _ in range(POINTS - 1):
+    found: list[float | None] = []
+    for _ in range(POINTS):
         noise = torch.randn(target.start.shape, generator=generator, dtype=torch.float64, device="cpu")
-        rows.append(target.start + 0.1 * noise.to(target.start))
-    return rows
+        row = 0.1 * noise.to(target.start)
+        value = function(row)
+        if not math.isfinite(value):
+            value = function(target.start + row)
+        found.append(value if math.isfinite(value) else None)
+    return found
 
 
-def _potential(target: Target, row: Tensor) -> float | None:
-    value = target.potential(row[None]).item()
-    return value if math.isfinite(value) else None
+def _batch_gradient(target: DataTarget) -> Callable[[Tensor], float]:
+    """The size of the gradient of prior and a few examples, each with another weight."""
+    number = min(SOME, target.num_data)
+    batch = target.data.take(_some(target.data, number)[None])
+    weights = torch.linspace(1.0, 2.0, number, dtype=target.dtype, device=target.device)[None]
+
+    def size(row: Tensor) -> float:
+        return target.batch_gradient(row[None], batch, weights).double().norm().item()
+
+    return size
+
+
+def _some(data: Data, number: int) -> Tensor:
+    return torch.arange(number, device=data.device) * len(data) // number
 
 
 def _checksum(data: Data) -> str:
     """SHA-256 of all examples, or of some where they are read on demand."""
     found = hashlib.sha256()
     if math.isinf(data.bytes):
-        number = min(SOME, len(data))
-        parts = [torch.arange(number, device=data.device) * len(data) // number]
-        trees = (data.take(part) for part in parts)
+        trees = iter([data.take(_some(data, min(SOME, len(data))))])
     else:
         trees = (data.slice(begin, begin + AT_ONCE) for begin in range(0, len(data), AT_ONCE))
     for tree in trees:

@@ -66,15 +66,26 @@ class Share:
         """This rank's part of each chain's batch.
 
         Args:
-            batch: Leaves [chains, size, ...].
+            batch: Leaves [chains, size, ...]; or an `OwnPart`, of which nothing is left to be cut off.
             weights: Of the examples, [chains, size].
         """
+        if isinstance(batch, OwnPart):
+            return batch.examples, weights
         if self.whole:
             return batch, weights
+        part, weights = self.part_of_batch(weights)
+        return tree_map(lambda leaf: leaf[:, part], batch), weights
+
+    def part_of_batch(self, weights: Tensor) -> tuple[slice, Tensor]:
+        """Which of a batch's examples are this rank's, and their weights.
+
+        Args:
+            weights: Of all examples, [chains, size].
+        """
         begin, end = self.span(weights.shape[1])
         if begin == end:  # fewer examples than ranks: one that does not count, since a function may not bear none
-            return tree_map(lambda leaf: leaf[:, :1], batch), torch.zeros_like(weights[:, :1])
-        return tree_map(lambda leaf: leaf[:, begin:end], batch), weights[:, begin:end]
+            return slice(0, 1), torch.zeros_like(weights[:, :1])
+        return slice(begin, end), weights[:, begin:end]
 
     def total(self, part: Tensor) -> Tensor:
         """What this rank has added up over its examples, as a sum over all examples.
@@ -112,6 +123,17 @@ class Share:
         found = torch.tensor([number], device=device)
         self.smallest(found)
         return int(found)
+
+
+@dataclass(frozen=True)
+class OwnPart:
+    """A batch of which only this rank's part was read.
+
+    Args:
+        examples: Leaves [chains, size, ...].
+    """
+
+    examples: Tree
 
 
 WHOLE = Share()

@@ -79,8 +79,7 @@ def save(trace: Trace, path: str | Path) -> None:
     for draws in draws_at_once(trace):
         stats = {name: array[:, draws] for name, array in trace.stats.items()}
         store.append(Block(np.asarray(trace.positions[:, draws]), stats))
-    store.commit(warnings=list(trace.warnings))
-    store.synchronise()
+    store.commit({"warnings": list(trace.warnings)})
 
 
 def check_target(settings: dict[str, Any], target: Target, path: Path) -> None:

@@ -91,6 +91,14 @@ class Store(ABC):
     def stats(self) -> Mapping[str, np.ndarray]:
         """The statistics of all draws so far, by name: [chains, draws, ...]."""
 
+    def commit(self, settings: Mapping[str, Any]) -> None:
+        """Make what was appended safe, where that takes more than `append`: called now and then, and at the end.
+
+        Args:
+            settings: What is known of the run by now, as plain values: kernel, attributes, warnings.
+        """
+        return
+
     keeps_rows: bool = True
     """Whether it keeps positions; without them, only statistics and what `values` returns can be read."""
 

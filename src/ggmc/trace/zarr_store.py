@@ -16,8 +16,9 @@ from __future__ import annotations
 import json
 import math
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -38,7 +39,10 @@ CHUNK = 4 * 2**20  # bytes of one chunk of an array, or one draw of it if that i
 LONGEST_CHUNK = 1000  # draws
 BUFFER = 8 * 2**20  # bytes of draws that wait in memory to be written together
 
+MARGIN = 10**9  # nanoseconds: the clock that stamps files is a coarse one
+
 CONFIG: Any = {"write_empty_chunks": True}  # a chunk of zeros has a file too: one that is missing is damage
+NOTHING_NEW: Mapping[str, Any] = MappingProxyType({})
 VALUES, ROWS, STATS, PREDICTIONS = "posterior", "unconstrained_posterior", "sample_stats", "predictions"
 
 
@@ -97,7 +101,7 @@ class ZarrStore(Store):
             target.layout,
         )
         store._target, store._predict_at = target, folder.predict_at
-        store.commit()
+        store._write()
         return store
 
     @classmethod
@@ -126,7 +130,7 @@ class ZarrStore(Store):
             array: Any = zarr.open_array(str(path / name), mode="r+").with_config(CONFIG)
             array.resize((array.shape[0], number, *array.shape[2:]))
             store._arrays[name] = array
-        store.commit()
+        store._write()
         return store
 
     @classmethod
@@ -155,14 +159,16 @@ class ZarrStore(Store):
         self.seen += block.rows.shape[1]
         self._waiting.append(Block(block.rows[:, kept], {name: array[:, kept] for name, array in block.stats.items()}))
         if sum(waiting.rows.nbytes for waiting in self._waiting) > BUFFER:
-            self.commit()
+            self._write()
 
-    def commit(self, **settings: Any) -> None:
-        """Write what waits in memory, and let readers see it.
+    def commit(self, settings: Mapping[str, Any]) -> None:
+        self._write(settings)
+        moment = time.time_ns()
+        sync_since(self.path, self._synced)
+        self._synced = moment - MARGIN
 
-        Args:
-            settings: What else is known of the run by now.
-        """
+    def _write(self, settings: Mapping[str, Any] = NOTHING_NEW) -> None:
+        """Write what waits in memory, and let readers see it."""
         self.settings |= settings
         self.path.mkdir(parents=True, exist_ok=True)
         waiting = [block for block in self._waiting if block.rows.shape[1]]
@@ -174,12 +180,6 @@ class ZarrStore(Store):
                     self._extend(group, name, array)
         self._waiting = []
         write_atomically(self.path / "zarr.json", json.dumps(self._root(), ensure_ascii=False).encode())
-
-    def synchronise(self) -> None:
-        """Have the system put everything that was committed on the disk."""
-        moment = time.time_ns()
-        sync_since(self.path, self._synced)
-        self._synced = moment
 
     def _named(self, rows: np.ndarray) -> Iterator[tuple[str, dict[str, np.ndarray]]]:
         """What is kept of some rows, by group and name."""
@@ -287,6 +287,6 @@ class ZarrStore(Store):
 
     def _need_draws(self) -> None:
         if self._waiting:
-            self.commit()
+            self._write()
         if not self.num_draws:
             raise BadInput(f"the store {self.path} is empty: no draws were made")
