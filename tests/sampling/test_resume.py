@@ -155,6 +155,26 @@ def test_another_kernel_is_refused_with_what_differs(tmp_path: Path) -> None:
     assert ggmc.resume(tmp_path / "run", gaussian(3), kernel=ggmc.HMC(0.1, 2), draws=40, progress=False)
 
 
+def test_a_large_mass_is_stored_beside_the_settings_and_found_again(tmp_path: Path) -> None:
+    size = 20_000
+    target = ggmc.Density(lambda x: -(x**2).sum() / 2, torch.zeros(size, dtype=torch.float64))
+    given = torch.linspace(1.0, 2.0, size, dtype=torch.float64)
+    trace = ggmc.sample(target, ggmc.HMC(0.05, 2, mass=given), **SHORT, out=tmp_path / "run")
+    assert (tmp_path / "run" / "zarr.json").stat().st_size < 50_000
+    again = ggmc.load(tmp_path / "run")
+    assert again.kernel == trace.kernel
+    assert torch.equal(again.kernel.mass, given)
+    assert ggmc.resume(tmp_path / "run", target, draws=32, progress=False).num_draws == 32
+    with pytest.raises(BadInput, match=r"its mass was .*, is "):
+        ggmc.resume(tmp_path / "run", target, kernel=ggmc.HMC(0.05, 2, mass=given.flip(0)), draws=40)
+    trace.save(tmp_path / "saved")
+    assert ggmc.load(tmp_path / "saved").kernel == trace.kernel
+    (tmp_path / "run" / "ggmc-tensors.safetensors").unlink()
+    assert ggmc.load(tmp_path / "run").kernel.step_size == 0.05  # what is left is read
+    with pytest.raises(BadInput, match=r"tensor of shape \[20000\] is not stored with the kernel"):
+        ggmc.resume(tmp_path / "run", target, draws=40)
+
+
 @dataclass(frozen=True, eq=False)
 class OwnHMC(ggmc.HMC):
     """A kernel of the user's own."""
@@ -291,12 +311,12 @@ def test_a_full_disk_loses_no_more_than_can_be_made_again(tmp_path: Path, monkey
     whole = ggmc.sample(gaussian(3), **SHORT)
     usual, commits = ZarrStore.commit, 0
 
-    def full(self: ZarrStore, settings: Any) -> None:
+    def full(self: ZarrStore, settings: Any, tensors: Any) -> None:
         nonlocal commits
         commits += 1
         if commits > 25:
             raise OSError(28, "No space left on device")
-        usual(self, settings)
+        usual(self, settings, tensors)
 
     monkeypatch.setattr(ZarrStore, "commit", full)
     with pytest.raises(OSError, match="No space left") as error:

@@ -199,7 +199,7 @@ def test_blocks_wait_until_they_are_worth_writing(tmp_path: Path, monkeypatch: p
     from ggmc.trace import zarr_store
 
     settings = {"format": 1, "warnings": [], "attributes": {}}
-    store = ZarrStore.create(ggmc.RunFolder(tmp_path / "run"), constrained(), settings)
+    store = ZarrStore.create(ggmc.RunFolder(tmp_path / "run"), constrained(), settings, {})
     block = Block(np.zeros((2, 10, 5)), {"lp": np.zeros((2, 10))})
     store.append(block)
     assert ZarrStore.read(tmp_path / "run").num_draws == 0

@@ -211,7 +211,7 @@ def as_mass(mass: MassLike) -> Mass:
     if mass is None or isinstance(mass, str):
         raise BadInput(f"mass must be a tensor or one of {', '.join(map(repr, KINDS))}, got {mass!r}")
     try:
-        matrix = mass.detach() if isinstance(mass, Tensor) else torch.as_tensor(mass, device="cpu")
+        matrix = mass.detach() if isinstance(mass, Tensor) else torch.as_tensor(mass, dtype=torch.float64, device="cpu")
     except (TypeError, ValueError, RuntimeError) as error:
         raise BadInput(f"mass must be a tensor or one of {', '.join(map(repr, KINDS))}, got {mass!r}") from error
     if not matrix.is_floating_point():

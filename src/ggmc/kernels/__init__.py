@@ -12,13 +12,13 @@ from ggmc.kernels.ggmc import GGMC
 from ggmc.kernels.hmc import HMC
 from ggmc.kernels.mala import MALA
 from ggmc.kernels.malt import MALT
-from ggmc.kernels.serialise import from_dict, to_dict
+from ggmc.kernels.serialise import KernelSettings, from_dict, to_dict
 from ggmc.kernels.sghmc import SGHMC
 from ggmc.kernels.sgld import SGLD
 from ggmc.kernels.sgnht import SGNHT
 from ggmc.kernels.words import Program, WordKernel, WordSampler
 
 __all__ = [
-    "AMAGOLD", "GGMC", "HMC", "MALA", "MALT", "SGHMC", "SGLD", "SGNHT", "Init", "Kernel", "Program", "Sampler", "Step",
-    "WordKernel", "WordSampler", "from_dict", "to_dict",
+    "AMAGOLD", "GGMC", "HMC", "MALA", "MALT", "SGHMC", "SGLD", "SGNHT", "Init", "Kernel", "KernelSettings", "Program",
+    "Sampler", "Step", "WordKernel", "WordSampler", "from_dict", "to_dict",
 ]  # fmt: skip

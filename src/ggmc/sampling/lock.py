@@ -13,7 +13,7 @@ from ggmc.errors import BadInput
 from ggmc.sampling.checkpoint import FOLDER as CHECKPOINTS
 from ggmc.sampling.checkpoint import is_checkpoint
 from ggmc.trace.atomic_files import is_partial, remove_partial_files
-from ggmc.trace.run_folder import holds_a_run
+from ggmc.trace.run_folder import TENSORS, holds_a_run
 
 LOCK = ".lock"
 
@@ -71,9 +71,10 @@ def _was_left_by_a_killed_run(entry: Path) -> bool:
     """Whether an entry of the folder is what a run leaves that was killed before it began, and nobody else's."""
     if entry.name == CHECKPOINTS and entry.is_dir():
         return all(is_partial(file) or is_checkpoint(file) for file in entry.iterdir())
-    return entry.name == LOCK or is_partial(entry)
+    return entry.name in (LOCK, TENSORS) or is_partial(entry)
 
 
 def _clear(path: Path) -> None:
     remove_partial_files(path)
+    (path / TENSORS).unlink(missing_ok=True)
     shutil.rmtree(path / CHECKPOINTS, ignore_errors=True)

@@ -12,25 +12,26 @@ from typing import Any
 
 import torch
 
-from ggmc.kernels import Kernel, to_dict
 from ggmc.targets.base import Target
 from ggmc.targets.fingerprint import fingerprint
 from ggmc.targets.layout import Tree
 from ggmc.trace.run_folder import FORMAT
 
 
-def described(target: Target, kernel: Kernel, settings: dict[str, Any], attributes: dict[str, Tree]) -> dict[str, Any]:
+def described(
+    target: Target, kernel: dict[str, Tree], settings: dict[str, Any], attributes: dict[str, Tree]
+) -> dict[str, Any]:
     """What is stored with the draws, as plain values.
 
     Args:
         target: Gives its fingerprint.
-        kernel: As the user gave it.
+        kernel: The settings of the kernel, as the user gave it.
         settings: The arguments of the run.
         attributes: Those of the trace.
     """
     return {
         "format": FORMAT,
-        "kernel": to_dict(kernel),
+        "kernel": kernel,
         "tuned_kernel": None,
         "settings": settings,
         "fingerprint": fingerprint(target),

@@ -66,7 +66,7 @@ def resume(
     stored = ZarrStore.read(path)
     check_target(stored.settings, target, path)
     plan = stored.settings["settings"]
-    own = _kernel(stored.settings["kernel"], kernel)
+    own = _kernel(stored, kernel)
     if stored.settings["predictions_only"] and predict_at is None:
         raise BadInput(f"{path} keeps predictions only: give its inputs, predict_at, again")
     ranks = current()
@@ -105,17 +105,18 @@ def _other_ranks(plan: dict[str, Tree], ranks: Ranks) -> list[str]:
     ]
 
 
-def _kernel(stored: dict[str, Tree], given: Kernel | None) -> Kernel:
+def _kernel(stored: ZarrStore, given: Kernel | None) -> Kernel:
+    plain = stored.settings["kernel"]
     if given is None:
         try:
-            return from_dict(stored)
+            return from_dict(plain, stored.tensors)
         except BadInput as error:
             raise BadInput(f"{error}. Give a kernel of your own to ggmc.resume as kernel=...") from error
     own = to_dict(given)
-    for name in sorted({*stored, *own}):
-        if stored.get(name) != own.get(name):
+    for name in sorted({*plain, *own}):
+        if plain.get(name) != own.get(name):
             raise BadInput(
-                f"the kernel differs from that of the run: its {name} was {stored.get(name)!r}, is {own.get(name)!r}"
+                f"the kernel differs from that of the run: its {name} was {plain.get(name)!r}, is {own.get(name)!r}"
             )
     return given
 

@@ -17,6 +17,7 @@ from typing import Any
 
 from ggmc.dynamics.state import Info
 from ggmc.kernels import to_dict
+from ggmc.kernels.serialise import Tensors
 from ggmc.progress import wanted as bars_wanted
 from ggmc.sampling.across_ranks import Elsewhere, RunCheckpoints, joined
 from ggmc.sampling.callbacks import Callback, Progress
@@ -112,7 +113,7 @@ class Run:
         """Write all draws, then a checkpoint that agrees with them."""
         assert self.checkpoints is not None
         self._keep()
-        self.store.commit(self._settings())
+        self.store.commit(*self._settings())
         self.checkpoints.write({"chains": self.chains.state_dict(), "seconds": self.seconds})
 
     def _agreed(self, interrupts: Interrupts) -> bool:
@@ -141,11 +142,14 @@ class Run:
         Args:
             trace: With its warnings.
         """
-        self.store.commit(self._settings() | {"warnings": list(trace.warnings)})
+        settings, tensors = self._settings()
+        self.store.commit(settings | {"warnings": list(trace.warnings)}, tensors)
 
-    def _settings(self) -> dict[str, Any]:
-        kernel, drawn = to_dict(self.chains.kernel), self.chains.drawn
-        return {"tuned_kernel": kernel, "drawn": drawn, "attributes": self._all_attributes()}
+    def _settings(self) -> tuple[dict[str, Any], Tensors]:
+        tensors: Tensors = {}
+        own, tuned = (to_dict(kernel, tensors) for kernel in (self.chains.warmup.kernel, self.chains.kernel))
+        settings = {"kernel": own, "tuned_kernel": tuned, "drawn": self.chains.drawn}
+        return settings | {"attributes": self._all_attributes()}, tensors
 
     def note(self, **attributes: Tree) -> None:
         """Store something more with the draws."""
@@ -163,7 +167,7 @@ class Run:
         try:
             if not self.ranks.by_chains:  # else the others may be gone, and blocks need the chains of all
                 self._keep()
-                self.store.commit({})
+                self.store.commit({}, {})
         except Exception as other:
             error.add_note(f"Nor could the draws that were waiting be stored: {other!r}.")
 

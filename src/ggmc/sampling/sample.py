@@ -19,7 +19,8 @@ import torch
 from torch import Tensor
 
 from ggmc.errors import BadInput, require_count
-from ggmc.kernels import GGMC, Kernel
+from ggmc.kernels import GGMC, Kernel, to_dict
+from ggmc.kernels.serialise import Tensors
 from ggmc.progress import wanted as bars_wanted
 from ggmc.sampling.across_ranks import Elsewhere, RunCheckpoints, require_alike
 from ggmc.sampling.callbacks import Callback
@@ -120,19 +121,23 @@ def sample(
         else:
             settings = given | {"threads": threads, "ranks": ranks.number, "split": ranks.split}
             settings |= {"checkpoint_every": folder.checkpoint_every}
-            run = _run_on_disk(folder, made, described(target, kernel, settings, attributes), ranks)
+            run = _run_on_disk(folder, made, settings, attributes, ranks)
         return carry_out(run, draws, threads, progress, callback)
 
 
-def _run_on_disk(folder: RunFolder, chains: Chains, described: dict[str, Tree], ranks: Ranks) -> Run:
+def _run_on_disk(
+    folder: RunFolder, chains: Chains, settings: dict[str, Tree], attributes: dict[str, Tree], ranks: Ranks
+) -> Run:
     path = Path(folder.path)
+    tensors: Tensors = {}
+    facts = described(chains.target, to_dict(chains.warmup.kernel, tensors), settings, attributes)
     checkpoints = RunCheckpoints(path, folder.checkpoint_every, ranks)
     checkpoints.write({"chains": chains.state_dict(), "seconds": 0.0})  # first: a folder with a run can be resumed
-    store = ZarrStore.create(folder, chains.target, described) if ranks.first else Elsewhere(path)
+    store = ZarrStore.create(folder, chains.target, facts, tensors) if ranks.first else Elsewhere(path)
     ranks.wait()
     if not holds_a_run(path):
         raise BadInput(f"rank {ranks.rank} does not see the folder {path}: give one on a disk that all ranks see")
-    return Run(chains, store, checkpoints, described["attributes"], ranks=ranks)
+    return Run(chains, store, checkpoints, attributes, ranks=ranks)
 
 
 def _check_arguments(

@@ -16,8 +16,6 @@ if TYPE_CHECKING:
 
     from ggmc.trace.trace import Trace
 
-LARGEST_STORED_MASS = 200_000  # characters: attributes are text, meant to be read
-
 
 def datatree(trace: Trace, log_likelihood: bool = False) -> xarray.DataTree:
     """A trace as an xarray DataTree with the groups `posterior` and `sample_stats`, named as in ArviZ's schema.
@@ -74,8 +72,6 @@ def stored_attributes(trace: Trace) -> dict[str, Any]:
     from importlib.metadata import version
 
     settings = kernels.to_dict(trace.kernel)
-    if len(json.dumps(settings["mass"])) > LARGEST_STORED_MASS:
-        settings["mass"] = f"{type(trace.kernel.mass).__name__}, too large to be stored as text"
     own = {
         "inference_library": "ggmc",
         "inference_library_version": version("ggmc"),

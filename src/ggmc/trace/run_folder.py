@@ -13,13 +13,19 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from safetensors import SafetensorError
+from safetensors.torch import load
+from torch import Tensor
+
 from ggmc.errors import BadInput, require_count, require_positive
+from ggmc.kernels.serialise import checksum
 from ggmc.targets.layout import Tree
 
 if TYPE_CHECKING:
     import zarr
 
 FORMAT = 1
+TENSORS = "ggmc-tensors.safetensors"
 GROUPS = ("posterior", "unconstrained_posterior", "sample_stats", "predictions")
 TYPES = ("bool", "int8", "int16", "int32", "int64", "uint8", "float16", "float32", "float64")
 CODECS = ("bytes", "zstd", "crc32c")
@@ -122,6 +128,22 @@ def read_root(path: Path) -> Root:
     if whole < claimed:
         remarks = [f"Of {claimed} draws per chain in {path}, the last {claimed - whole} are damaged and are left out."]
     return Root(settings, arrays, whole, remarks)
+
+
+def read_tensors(path: Path) -> dict[str, Tensor]:
+    """The large tensors of a run's settings, by checksum; those that are damaged are left out.
+
+    Args:
+        path: The folder.
+    """
+    file = path / TENSORS
+    if not file.is_file():
+        return {}
+    try:
+        found = load(file.read_bytes())
+    except SafetensorError:
+        return {}
+    return {name: tensor for name, tensor in found.items() if name == checksum(tensor)}
 
 
 def _whole_draws(path: Path, name: str, array: zarr.Array[Any]) -> int:

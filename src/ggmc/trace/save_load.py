@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
+from torch import Tensor
 
 from ggmc.errors import BadInput
-from ggmc.kernels import Kernel, from_dict, to_dict
+from ggmc.kernels import to_dict
+from ggmc.kernels.serialise import known_or_settings
 from ggmc.targets.base import Target
 from ggmc.targets.fingerprint import differences, fingerprint
 from ggmc.trace.record import draws_at_once
@@ -47,9 +48,8 @@ def load(path: str | Path, target: Target | None = None) -> Trace:
     if target is not None:
         check_target(settings, target, path)
     warnings = [*settings["warnings"], *store.remarks]
-    return Trace(
-        store, _kernel(settings["tuned_kernel"] or settings["kernel"]), target, settings["attributes"], warnings
-    )
+    kernel = known_or_settings(settings["tuned_kernel"] or settings["kernel"], store.tensors)
+    return Trace(store, kernel, target, settings["attributes"], warnings)
 
 
 def save(trace: Trace, path: str | Path) -> None:
@@ -65,9 +65,10 @@ def save(trace: Trace, path: str | Path) -> None:
     if holds_a_run(path) or (path.exists() and (not path.is_dir() or any(path.iterdir()))):
         raise BadInput(f"{path} is not an empty folder: give another one, so that nothing in it is written over")
     attributes = json.loads(json.dumps(trace.attributes, default=str))
+    tensors: dict[str, Tensor] = {}
     settings: dict[str, Any] = {
         "format": FORMAT,
-        "kernel": to_dict(trace.kernel),
+        "kernel": to_dict(trace.kernel, tensors),
         "tuned_kernel": None,
         "settings": None,
         "fingerprint": fingerprint(target),
@@ -75,11 +76,11 @@ def save(trace: Trace, path: str | Path) -> None:
         "warnings": [],
         "drawn": trace.num_draws,
     }
-    store = ZarrStore.create(folder, target, settings)
+    store = ZarrStore.create(folder, target, settings, tensors)
     for draws in draws_at_once(trace):
         stats = {name: array[:, draws] for name, array in trace.stats.items()}
         store.append(Block(np.asarray(trace.positions[:, draws]), stats))
-    store.commit({"warnings": list(trace.warnings)})
+    store.commit({"warnings": list(trace.warnings)}, {})
 
 
 def check_target(settings: dict[str, Any], target: Target, path: Path) -> None:
@@ -93,11 +94,3 @@ def check_target(settings: dict[str, Any], target: Target, path: Path) -> None:
     found = differences(settings["fingerprint"], target)
     if found:
         raise BadInput(f"this is not the target of the run in {path}: {'; '.join(found)}")
-
-
-def _kernel(stored: dict[str, Any]) -> Kernel | SimpleNamespace:
-    """The kernel, or its settings by name where its class is the user's own."""
-    try:
-        return from_dict(stored)
-    except BadInput:
-        return SimpleNamespace(**stored)

@@ -12,6 +12,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple, Protocol, final
 
 import numpy as np
+from torch import Tensor
 
 from ggmc.errors import BadInput
 
@@ -91,11 +92,12 @@ class Store(ABC):
     def stats(self) -> Mapping[str, np.ndarray]:
         """The statistics of all draws so far, by name: [chains, draws, ...]."""
 
-    def commit(self, settings: Mapping[str, Any]) -> None:
+    def commit(self, settings: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> None:
         """Make what was appended safe, where that takes more than `append`: called now and then, and at the end.
 
         Args:
             settings: What is known of the run by now, as plain values: kernel, attributes, warnings.
+            tensors: Large tensors that the settings name by their checksum, such as a mass.
         """
         return
 

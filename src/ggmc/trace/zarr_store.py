@@ -5,6 +5,7 @@
     sample_stats/<name>              what each trajectory did
     predictions/prediction           in place of the first two, where only predictions are kept
     zarr.json                        settings, and the shapes of all arrays
+    ggmc-tensors.safetensors         tensors of the settings that are too large for text, such as a mass
 
 Draws are first written to the arrays; then the root's `zarr.json` is replaced in one step. Its copy of the arrays'
 shapes (zarr's consolidated metadata) is what readers go by, so that they see whole draws only, also while a run goes on
@@ -13,8 +14,6 @@ and after a crash. Every chunk carries a checksum.
 
 from __future__ import annotations
 
-import json
-import math
 import time
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
@@ -23,25 +22,24 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
+from safetensors.torch import save
 
 from ggmc.errors import BadInput
 from ggmc.targets.base import PredictiveTarget, Target
 from ggmc.targets.layout import Layout, Tree
 from ggmc.trace.atomic_files import remove_partial_files, sync_since, write_atomically
 from ggmc.trace.lazy_arrays import StoredRows, StoredStats
-from ggmc.trace.run_folder import RunFolder, check_name, read_root
+from ggmc.trace.run_folder import TENSORS, RunFolder, check_name, read_root, read_tensors
 from ggmc.trace.store import ALL, Block, Store, check_same_kind
+from ggmc.trace.zarr_arrays import CONFIG, new_array, root_metadata
 
 if TYPE_CHECKING:
     import zarr
 
-CHUNK = 4 * 2**20  # bytes of one chunk of an array, or one draw of it if that is more
-LONGEST_CHUNK = 1000  # draws
 BUFFER = 8 * 2**20  # bytes of draws that wait in memory to be written together
 
 MARGIN = 10**9  # nanoseconds: the clock that stamps files is a coarse one
 
-CONFIG: Any = {"write_empty_chunks": True}  # a chunk of zeros has a file too: one that is missing is damage
 NOTHING_NEW: Mapping[str, Any] = MappingProxyType({})
 VALUES, ROWS, STATS, PREDICTIONS = "posterior", "unconstrained_posterior", "sample_stats", "predictions"
 
@@ -67,6 +65,7 @@ class ZarrStore(Store):
         self._waiting: list[Block] = []
         self._first: Block | None = None
         self._arrays: dict[str, zarr.Array[Any]] = {}
+        self._tensors: dict[str, torch.Tensor] = {}
         self.keeps_rows = not settings["predictions_only"]
         self._target: Target | None = None
         self._predict_at: Tree = None
@@ -75,13 +74,16 @@ class ZarrStore(Store):
     # Made by
 
     @classmethod
-    def create(cls, folder: RunFolder, target: Target, settings: dict[str, Any]) -> ZarrStore:
+    def create(
+        cls, folder: RunFolder, target: Target, settings: dict[str, Any], tensors: Mapping[str, torch.Tensor]
+    ) -> ZarrStore:
         """A new store, ready to be written to.
 
         Args:
             folder: Where and how.
             target: Gives names, and the user's values of a row.
             settings: What is known of the run.
+            tensors: Large tensors that the settings name by their checksum.
         """
         names, transformed = dict(target.layout.shapes), sorted(set(target.layout.shapes) - target.untransformed)
         for name in names:
@@ -101,7 +103,8 @@ class ZarrStore(Store):
             target.layout,
         )
         store._target, store._predict_at = target, folder.predict_at
-        store._write()
+        store.path.mkdir(parents=True, exist_ok=True)
+        store.commit({}, tensors)
         return store
 
     @classmethod
@@ -145,6 +148,7 @@ class ZarrStore(Store):
         settings = root.settings
         store = cls(path, settings, Layout({name: tuple(shape) for name, shape in settings["layout"].items()}))
         store._arrays, store._intact, store.remarks = root.arrays, root.draws, root.remarks
+        store._tensors = read_tensors(path)
         store.seen = store.num_draws * settings["thin"]
         return store
 
@@ -161,7 +165,10 @@ class ZarrStore(Store):
         if sum(waiting.rows.nbytes for waiting in self._waiting) > BUFFER:
             self._write()
 
-    def commit(self, settings: Mapping[str, Any]) -> None:
+    def commit(self, settings: Mapping[str, Any], tensors: Mapping[str, torch.Tensor]) -> None:
+        if not set(tensors) <= set(self._tensors):
+            self._tensors |= tensors
+            write_atomically(self.path / TENSORS, save(self._tensors))
         self._write(settings)
         moment = time.time_ns()
         sync_since(self.path, self._synced)
@@ -170,7 +177,6 @@ class ZarrStore(Store):
     def _write(self, settings: Mapping[str, Any] = NOTHING_NEW) -> None:
         """Write what waits in memory, and let readers see it."""
         self.settings |= settings
-        self.path.mkdir(parents=True, exist_ok=True)
         waiting = [block for block in self._waiting if block.rows.shape[1]]
         if waiting:
             rows = np.concatenate([block.rows for block in waiting], 1)
@@ -179,7 +185,7 @@ class ZarrStore(Store):
                 for name, array in arrays.items():
                     self._extend(group, name, array)
         self._waiting = []
-        write_atomically(self.path / "zarr.json", json.dumps(self._root(), ensure_ascii=False).encode())
+        write_atomically(self.path / "zarr.json", root_metadata(self.path, self._arrays, self.settings))
 
     def _named(self, rows: np.ndarray) -> Iterator[tuple[str, dict[str, np.ndarray]]]:
         """What is kept of some rows, by group and name."""
@@ -209,46 +215,11 @@ class ZarrStore(Store):
     def _extend(self, group: str, name: str, new: np.ndarray) -> None:
         path = f"{group}/{name}"
         if path not in self._arrays:
-            self._arrays[path] = self._new_array(path, new)
+            self._arrays[path] = new_array(self.path, path, new)
         array = self._arrays[path]
         before = array.shape[1]
         array.resize((array.shape[0], before + new.shape[1], *array.shape[2:]))
         array[:, before:] = new
-
-    def _new_array(self, path: str, like: np.ndarray) -> Any:
-        import zarr
-        from zarr.codecs import Crc32cCodec, ZstdCodec
-
-        name = path.split("/")[1]
-        check_name(name)
-        chains, _, *shape = like.shape
-        one = max(1, chains * math.prod(shape) * like.dtype.itemsize)
-        group = self.path / path.split("/")[0]
-        if not (group / "zarr.json").exists():
-            zarr.create_group(str(group), zarr_format=3)
-        return zarr.create_array(
-            str(self.path / path),
-            shape=(chains, 0, *shape),
-            chunks=(max(1, chains), max(1, min(LONGEST_CHUNK, CHUNK // one)), *(max(1, side) for side in shape)),
-            dtype=like.dtype,
-            compressors=(ZstdCodec(level=1), Crc32cCodec()),
-            dimension_names=("chain", "draw", *(f"{name}_dim_{i}" for i in range(len(shape)))),
-            zarr_format=3,
-            config=CONFIG,
-        )
-
-    def _root(self) -> dict[str, Any]:
-        """The root's metadata, with a copy of that of every group and array."""
-        nodes: dict[str, Any] = {}
-        for path in self._arrays:
-            for node in (path.split("/")[0], path):
-                nodes[node] = json.loads((self.path / node / "zarr.json").read_text())
-        return {
-            "zarr_format": 3,
-            "node_type": "group",
-            "attributes": {"ggmc": self.settings},
-            "consolidated_metadata": {"kind": "inline", "must_understand": False, "metadata": nodes},
-        }
 
     # Read
 
@@ -281,6 +252,11 @@ class ZarrStore(Store):
             raise BadInput(f"the trace has no values named {unknown}: it has {sorted(stored)}")
         some = slice(*draws.indices(self.num_draws))
         return {name: np.asarray(stored[name][:, some]) for name in wanted}
+
+    @property
+    def tensors(self) -> Mapping[str, torch.Tensor]:
+        """The large tensors that settings name by their checksum."""
+        return self._tensors
 
     def _group(self, group: str) -> dict[str, Any]:
         return {path.split("/")[1]: a for path, a in self._arrays.items() if path.split("/")[0] == group}
