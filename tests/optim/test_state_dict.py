@@ -10,10 +10,13 @@ import torch
 from torch import Tensor, nn
 
 from ggmc import optim
+from ggmc.sampling.checkpoint import from_bytes, to_bytes
 from tests.support.training import N, compute_gradient, ggmc, halves, net, steps, total, values
 
 
-def _through_a_file(state: Any) -> Any:
+def _through_a_file(state: Any, checkpoint: bool) -> Any:
+    if checkpoint:
+        return from_bytes(to_bytes({"state": state}))["state"]
     file = io.BytesIO()
     torch.save(state, file)
     file.seek(0)
@@ -37,7 +40,8 @@ def _go_on(module: nn.Module, optimiser: Any, scheduler: Any, reject: bool) -> l
 @pytest.mark.parametrize("grouped", [False, True], ids=["one group", "two groups"])
 @pytest.mark.parametrize("order", ["module first", "optimiser first", "assign"])
 @pytest.mark.parametrize("kind", [optim.GGMC, "O(ABA)O", "OBABO", optim.HMC, optim.SGHMC, optim.SGLD])
-def test_state_survives_bit_for_bit_in_mid_trajectory(kind: Any, order: str, grouped: bool) -> None:
+@pytest.mark.parametrize("checkpoint", [False, True], ids=["torch.save", "checkpoint"])
+def test_state_survives_bit_for_bit_in_mid_trajectory(kind: Any, order: str, grouped: bool, checkpoint: bool) -> None:
     def groups(module: nn.Sequential) -> Any:
         return halves(module, {"lr": 0.02}, {"weight_decay": 0.2}) if grouped else module
 
@@ -53,7 +57,7 @@ def test_state_survives_bit_for_bit_in_mid_trajectory(kind: Any, order: str, gro
     if kind is not optim.SGLD:
         optimiser.begin_trajectory(total(module))
     steps(module, optimiser, 3)
-    saved = _through_a_file([part.state_dict() for part in (module, optimiser, scheduler)])
+    saved = _through_a_file([part.state_dict() for part in (module, optimiser, scheduler)], checkpoint)
     reject = kind not in (optim.SGHMC, optim.SGLD)
     expected = _go_on(module, optimiser, scheduler, reject)
 
@@ -80,7 +84,7 @@ def test_a_trajectory_saved_after_its_last_step_ends_as_it_would_have(scheme: st
     optimiser, other = (ggmc(m, scheme=scheme, friction_every=every, seed=i) for i, m in enumerate((module, again)))
     optimiser.begin_trajectory(total(module))
     steps(module, optimiser, 4)
-    saved = _through_a_file([part.state_dict() for part in (module, optimiser)])
+    saved = _through_a_file([part.state_dict() for part in (module, optimiser)], checkpoint=False)
     again.load_state_dict(saved[0])
     other.load_state_dict(saved[1])
     ends: list[list[Tensor]] = []
@@ -97,7 +101,7 @@ def test_saved_state_does_not_change_with_the_run() -> None:
     optimiser.begin_trajectory()
     steps(module, optimiser, 2)
     saved = optimiser.state_dict()
-    before = _through_a_file(saved)
+    before = _through_a_file(saved, checkpoint=False)
     steps(module, optimiser, 2)
     assert torch.equal(saved["sampler"]["momentum"][0], before["sampler"]["momentum"][0])
     assert torch.equal(saved["sampler"]["trajectory"]["work"], before["sampler"]["trajectory"]["work"])

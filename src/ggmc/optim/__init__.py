@@ -15,6 +15,8 @@ rate is ℓ = num_data · h² for step size h in all of them. To know whether to
     info = optimiser.end_trajectory(total_loss)                 # info.log_accept: near 0 is good
     info = optimiser.end_trajectory(total_loss, reject=True)    # or make the chain exact
 
+`Collector` keeps the draws as a trace, in memory or in a folder from which the loop goes on after a crash.
+
 **Where the parameters are.** With `GGMC` and `HMC` the gradient is taken in the middle of a step, so between steps the
 parameters are at midpoints. Without trajectories these are as good draws as any, up to the O(h²) of all unadjusted
 sampling. Exact draws are the parameters after `end_trajectory(..., reject=True)`, which are at θ itself. Keep every one
@@ -22,9 +24,10 @@ of them, also where a rejection repeats the last. With `GGMC(scheme="OBABO")`, `
 always at θ; `OBABO` needs one more gradient at the end of a trajectory, as `ggmc.optim.obabo` shows.
 """
 
+from ggmc.optim.collector import Collector
 from ggmc.optim.ggmc import GGMC
 from ggmc.optim.hmc import HMC
 from ggmc.optim.sghmc import SGHMC
 from ggmc.optim.sgld import SGLD
 
-__all__ = ["GGMC", "HMC", "SGHMC", "SGLD"]
+__all__ = ["GGMC", "HMC", "SGHMC", "SGLD", "Collector"]

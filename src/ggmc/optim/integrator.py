@@ -207,5 +207,5 @@ class Reversible(Integrator):
         }
 
     def load(self, plain: dict[str, Any]) -> None:
-        self.pending = None if plain["pending"] is None else Share(*plain["pending"])
+        self.pending = None if plain["pending"] is None else Share.restored(plain["pending"])
         self.steps_since_friction = plain["steps_since_friction"]

@@ -15,6 +15,7 @@ import torch
 from torch import Tensor, nn
 
 from ggmc.errors import BadInput
+from ggmc.kernels import KernelSettings
 from ggmc.optim.chain import Chain
 from ggmc.optim.flat import Flat
 from ggmc.optim.groups import Given, as_group, as_groups, require_one_vector
@@ -56,6 +57,27 @@ class Sampler(torch.optim.Optimizer):
         Writing to it changes the chain: do so between trajectories.
         """
         return self._chain.momentum
+
+    @property
+    def parameters(self) -> list[Tensor]:
+        """The parameters that are sampled."""
+        return list(self._flat.parameters)
+
+    @property
+    @torch.no_grad()
+    def potential(self) -> float | None:
+        """U where the chain is, weight decay included; None while it is not known."""
+        if self._total_loss is None:
+            return None
+        return float(self._total_loss + self._chain.prior(self._settings()))
+
+    @property
+    def kernel(self) -> KernelSettings:
+        """The settings, as they are stored with draws."""
+        now = self._settings()
+        numbers = {"num_data": now.num_data, "temperature": now.temperature, "step_size": now.step_size}
+        numbers |= {"lr": list(now.rates), "momentum": now.momentum, "weight_decay": list(now.weight_decays)}
+        return KernelSettings(f"ggmc.optim.{self._kind()}", numbers)
 
     @torch.no_grad()
     def step(self, closure: Callable[[], Any] | None = None) -> Any:  # pyright: ignore[reportIncompatibleMethodOverride]

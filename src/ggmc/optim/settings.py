@@ -14,7 +14,7 @@ group's rate changes, its momentum in these units stays as it is, which keeps it
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from functools import lru_cache
 from typing import Any, NamedTuple
 
@@ -32,6 +32,12 @@ class Share(NamedTuple):
 
     time: float
     ratios: Ratios
+
+    @classmethod
+    def restored(cls, plain: Sequence[Any]) -> Share:
+        """From a tuple or, by way of JSON, from a list."""
+        time, ratios = plain
+        return cls(time, _as_tuple(ratios))
 
 
 COMMON = {
@@ -89,8 +95,8 @@ class Settings(NamedTuple):
     @classmethod
     def from_dict(cls, plain: dict[str, Any]) -> Settings:
         """What `to_dict` gave."""
-        settings = cls(**plain)
-        return settings._replace(half=Share(*settings.half))
+        settings = cls(**{name: _as_tuple(value) for name, value in plain.items()})
+        return settings._replace(half=Share.restored(settings.half))
 
     def changed(self, now: Settings) -> str | None:
         """What must not change along a trajectory and did, in words.
@@ -121,6 +127,10 @@ def _numbers(group: dict[str, Any]) -> _Numbers:
         group["temperature"],
         group["num_data"],
     )
+
+
+def _as_tuple(value: Any) -> Any:
+    return tuple(value) if isinstance(value, list) else value  # JSON does not tell them apart
 
 
 def _plain(value: Any) -> Any:

@@ -21,11 +21,18 @@ class TrajectorySampler(Sampler):
     """A sampler with trajectories; its arguments are those of `Sampler`."""
 
     _not_testable: str | None = None
+    tested: bool = False
+    """Whether the last trajectory was tested: ended with `reject=True`."""
 
     @property
     def not_testable(self) -> str | None:
         """Why the trajectory under way, else the last one, has no valid test; None if it has one."""
         return self._not_testable if self._trajectory is None else self._trajectory.reason
+
+    @property
+    def in_trajectory(self) -> bool:
+        """Whether a trajectory is under way."""
+        return self._trajectory is not None
 
     @torch.no_grad()
     def begin_trajectory(self, potential: Potential | None = None) -> None:
@@ -102,7 +109,7 @@ class TrajectorySampler(Sampler):
         self._total_loss = None if after.potential is None else after.potential[0] - chain.prior(now)
         if reason is not None and self._not_testable is None:
             log.warning("the trajectory has no valid test, so log α is −∞: %s", reason)
-        self._not_testable = reason
+        self._not_testable, self.tested = reason, reject
         self._trajectory = None
         return info
 

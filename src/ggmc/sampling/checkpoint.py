@@ -19,6 +19,7 @@ from torch import Tensor
 
 from ggmc.errors import BadInput
 from ggmc.trace.atomic_files import write_atomically
+from ggmc.trace.zarr_store import ZarrStore
 
 KEPT = 2
 FOLDER, SUFFIX = "checkpoints", ".safetensors"
@@ -90,6 +91,27 @@ class Checkpoints:
     def files(self) -> list[Path]:
         """From the oldest to the newest."""
         return sorted(filter(is_checkpoint, self._folder.glob(f"*{SUFFIX}")))
+
+
+def usable(found: list[Checkpoint], stored: ZarrStore) -> Checkpoint:
+    """The newest checkpoint whose draws are all there.
+
+    Args:
+        found: From `newest`.
+        stored: The draws.
+    """
+    path, thin = stored.path, int(stored.settings["thin"])
+    for number, one in enumerate(found):
+        if one.state["drawn"] // thin <= stored.num_draws:
+            if number:
+                one.remarks.extend(stored.remarks)
+            return one
+    if found:
+        raise BadInput(
+            f"{path} has {stored.num_draws} whole draws, and no checkpoint from before them: it cannot be continued. "
+            "ggmc.load reads these draws"
+        )
+    raise BadInput(f"{path} has no checkpoint that can be read, so it cannot be continued: ggmc.load reads its draws")
 
 
 def is_checkpoint(file: Path) -> bool:

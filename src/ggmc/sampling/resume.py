@@ -10,7 +10,7 @@ from ggmc.kernels import Kernel, from_dict, to_dict
 from ggmc.sampling.across_ranks import Elsewhere, RunCheckpoints
 from ggmc.sampling.callbacks import Callback
 from ggmc.sampling.chains import Chains
-from ggmc.sampling.checkpoint import Checkpoint
+from ggmc.sampling.checkpoint import usable
 from ggmc.sampling.lock import locked
 from ggmc.sampling.ranks import Ranks, current
 from ggmc.sampling.run import Run, carry_out
@@ -66,6 +66,10 @@ def resume(
     stored = ZarrStore.read(path)
     check_target(stored.settings, target, path)
     plan = stored.settings["settings"]
+    if plan is None:
+        raise BadInput(f"{path} holds a saved trace, not a run that could go on: ggmc.load reads it")
+    if "training_loop" in plan:
+        raise BadInput(f"{path} is a training loop of {plan['training_loop']}: run its own program again")
     own = _kernel(stored, kernel)
     if stored.settings["predictions_only"] and predict_at is None:
         raise BadInput(f"{path} keeps predictions only: give its inputs, predict_at, again")
@@ -73,7 +77,7 @@ def resume(
     with locked(path) if ranks.first else nullcontext():
         remarks = _other_ranks(plan, ranks)
         checkpoints = RunCheckpoints(path, plan["checkpoint_every"], ranks)
-        chosen = _usable(checkpoints, stored, path)
+        chosen = usable(checkpoints.newest(), stored)
         made = Chains(
             target,
             own,
@@ -119,20 +123,3 @@ def _kernel(stored: ZarrStore, given: Kernel | None) -> Kernel:
                 f"the kernel differs from that of the run: its {name} was {plain.get(name)!r}, is {own.get(name)!r}"
             )
     return given
-
-
-def _usable(checkpoints: RunCheckpoints, stored: ZarrStore, path: Path) -> Checkpoint:
-    """The newest checkpoint whose draws are all there."""
-    found = checkpoints.newest()
-    thin: int = stored.settings["thin"]
-    for number, one in enumerate(found):
-        if one.state["chains"]["drawn"] // thin <= stored.num_draws:
-            if number:
-                one.remarks.extend(stored.remarks)
-            return one
-    if found:
-        raise BadInput(
-            f"{path} has {stored.num_draws} whole draws, and no checkpoint from before them: it cannot be continued. "
-            "ggmc.load reads these draws"
-        )
-    raise BadInput(f"{path} has no checkpoint that can be read, so it cannot be continued: ggmc.load reads its draws")

@@ -114,7 +114,9 @@ class Run:
         assert self.checkpoints is not None
         self._keep()
         self.store.commit(*self._settings())
-        self.checkpoints.write({"chains": self.chains.state_dict(), "seconds": self.seconds})
+        self.checkpoints.write(
+            {"chains": self.chains.state_dict(), "drawn": self.chains.drawn, "seconds": self.seconds}
+        )
 
     def _agreed(self, interrupts: Interrupts) -> bool:
         """Whether a checkpoint is due. Ranks stop together, and write one when the first one's clock says so."""

@@ -131,13 +131,14 @@ def _run_on_disk(
     path = Path(folder.path)
     tensors: Tensors = {}
     facts = described(chains.target, to_dict(chains.warmup.kernel, tensors), settings, attributes)
-    checkpoints = RunCheckpoints(path, folder.checkpoint_every, ranks)
-    checkpoints.write({"chains": chains.state_dict(), "seconds": 0.0})  # first: a folder with a run can be resumed
-    store = ZarrStore.create(folder, chains.target, facts, tensors) if ranks.first else Elsewhere(path)
+    run = Run(chains, Elsewhere(path), RunCheckpoints(path, folder.checkpoint_every, ranks), attributes, ranks=ranks)
+    run.checkpoint()  # first of all: a folder with a run can be resumed
+    if ranks.first:
+        run.store = ZarrStore.create(folder, chains.target, facts, tensors)
     ranks.wait()
     if not holds_a_run(path):
         raise BadInput(f"rank {ranks.rank} does not see the folder {path}: give one on a disk that all ranks see")
-    return Run(chains, store, checkpoints, attributes, ranks=ranks)
+    return run
 
 
 def _check_arguments(
