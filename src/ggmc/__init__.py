@@ -28,6 +28,7 @@ from ggmc.sampling.temperature_sweep import tempering
 from ggmc.targets.data_density import DataDensity
 from ggmc.targets.density import Density
 from ggmc.targets.pyro import from_pyro
+from ggmc.trace.merged import merge
 from ggmc.trace.run_folder import RunFolder
 from ggmc.trace.save_load import load
 from ggmc.trace.trace import Trace
@@ -59,6 +60,7 @@ __all__ = [
     "from_pyro",
     "likelihoods",
     "load",
+    "merge",
     "metrics",
     "nets",
     "optim",

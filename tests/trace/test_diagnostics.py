@@ -100,8 +100,10 @@ def test_a_run_with_a_step_far_too_long() -> None:
 
 def test_remarks_come_first() -> None:
     remarks = ["Chain 3 was moved.", "The momentum is never refreshed."]
-    assert check(trace_of(white_noise()), 0.8, remarks) == remarks
-    bad = check(trace_of(white_noise() + np.arange(4.0)[:, None, None]), 0.8, remarks)
+    good, apart = trace_of(white_noise()), trace_of(white_noise() + np.arange(4.0)[:, None, None])
+    good.remarks = apart.remarks = remarks
+    assert check(good, 0.8) == remarks
+    bad = check(apart, 0.8)
     assert bad[:2] == remarks
     assert "disagree" in bad[2]
 
@@ -185,9 +187,9 @@ def test_kernels_that_have_no_test_are_left_to_the_samplers_remarks() -> None:
     log_accept = np.full((4, 1000), -np.inf)
     log_accept[:, ::2] = np.nan  # not monitored
     stats: dict[str, Any] = {"acceptance_rate": np.exp(log_accept), "log_accept": log_accept, "energy_error": np.inf}
-    assert check(trace_of(white_noise(), None, GGMC(0.5, adjust=False), **stats), None, ["It has no test."]) == [
-        "It has no test."
-    ]
+    trace = trace_of(white_noise(), None, GGMC(0.5, adjust=False), **stats)
+    trace.remarks = ["It has no test."]
+    assert check(trace) == trace.remarks
 
 
 @pytest.mark.parametrize(("noise", "remedy"), [(2.0, "improve the guide"), (0.1, "shrink the step")])

@@ -134,9 +134,10 @@ class Collector:
             raise BadInput("no draw was added yet: call add() after end_trajectory()")
         if self._checkpoints is not None:
             self.checkpoint()
-        trace = Trace(self._store, self._kernel(), self.target, self._attributes())
-        trace.warnings = diagnostics.check(trace, remarks=[*self._remarks, *self._own_remarks()])
-        self._store.commit(self._settings() | {"warnings": trace.warnings}, {})
+        remarks = list(dict.fromkeys([*self._remarks, *self._own_remarks()]))
+        trace = Trace(self._store, self._kernel(), self.target, self._attributes(), remarks=remarks)
+        trace.warnings = diagnostics.check(trace)
+        self._store.commit(self._settings() | {"warnings": trace.warnings, "remarks": remarks}, {})
         return trace
 
     def close(self) -> None:
@@ -212,7 +213,7 @@ class Collector:
             raise BadInput(f"{path} holds draws of {stored.settings['layout']}, but the module has {shapes}")
         chosen = usable(checkpoints.newest(), stored)
         self._restore(chosen.state)
-        self._remarks = chosen.remarks
+        self._remarks = [*stored.settings["remarks"], *chosen.remarks]
         self.done = chosen.state["drawn"]
         self._store = ZarrStore.reopen(path, self.target, self.done)
 

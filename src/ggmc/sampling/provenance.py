@@ -42,6 +42,7 @@ def described(
         "git": _git_revision(),
         "attributes": attributes,
         "warnings": [],
+        "remarks": [],
         "drawn": 0,
     }
 

@@ -10,7 +10,6 @@ In both, ranks meet after every trajectory to agree whether to go on, and the fi
 
 from __future__ import annotations
 
-import hashlib
 import json
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -43,8 +42,8 @@ class Ranks:
     Example:
         >>> from ggmc.sampling.ranks import Ranks
         >>> alone = Ranks()
-        >>> alone.first, alone.several, alone.own_chains(4, seed=0)
-        (True, False, None)
+        >>> alone.first, alone.several
+        (True, False)
     """
 
     def __init__(self, rank: int = 0, number: int = 1, split: str = "data", device: torch.device | None = None):
@@ -80,21 +79,6 @@ class Ranks:
     def described(number: int, split: str) -> str:
         """So many ranks with such a split, in words."""
         return "one process" if number == 1 else f"{number} ranks that share out the {split}"
-
-    def own_chains(self, chains: int, seed: int) -> tuple[slice, int] | None:
-        """Which of so many chains are this rank's, and the seed of their random numbers; None where all ranks have all.
-
-        Args:
-            chains: In all.
-            seed: Of the run.
-        """
-        if not self.by_chains:
-            return None
-        each, rest = divmod(chains, self.number)
-        if rest:
-            raise BadInput(f"chains={chains} cannot be shared out over {self.number} ranks: give a multiple of it")
-        digest = hashlib.sha256(f"{seed} rank {self.rank}".encode()).digest()
-        return slice(self.rank * each, (self.rank + 1) * each), int.from_bytes(digest[:8], "little") >> 1
 
     @contextmanager
     def sharing(self) -> Iterator[None]:

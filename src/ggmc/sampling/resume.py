@@ -9,9 +9,9 @@ from ggmc.errors import BadInput, require_count
 from ggmc.kernels import Kernel, from_dict, to_dict
 from ggmc.sampling.across_ranks import Elsewhere, RunCheckpoints
 from ggmc.sampling.callbacks import Callback
-from ggmc.sampling.chains import Chains
 from ggmc.sampling.checkpoint import usable
 from ggmc.sampling.lock import locked
+from ggmc.sampling.plan import Plan
 from ggmc.sampling.ranks import Ranks, current
 from ggmc.sampling.run import Run, carry_out
 from ggmc.targets.base import Target
@@ -75,25 +75,18 @@ def resume(
         raise BadInput(f"{path} keeps predictions only: give its inputs, predict_at, again")
     ranks = current()
     with locked(path) if ranks.first else nullcontext():
-        remarks = _other_ranks(plan, ranks)
+        stored = ZarrStore.read(path)  # once more: until now another process may have written to it
+        remarks = [*stored.settings["remarks"], *_other_ranks(plan, ranks)]
         checkpoints = RunCheckpoints(path, plan["checkpoint_every"], ranks)
         chosen = usable(checkpoints.newest(), stored)
-        made = Chains(
-            target,
-            own,
-            plan["chains"],
-            plan["warmup"],
-            plan["own_seed"],
-            plan["target_accept"],
-            anneal=plan["anneal"],
-            stored=chosen.state["chains"],
-            own=ranks.own_chains(plan["chains"], plan["own_seed"]),
-        )
+        chains = Plan.stored(plan).make_chains(target, own, ranks, stored=chosen.state["chains"])
         ranks.wait()  # all have read what the first is about to change
-        store = ZarrStore.reopen(path, target, made.drawn, predict_at) if ranks.first else Elsewhere(path)
-        run = Run(made, store, checkpoints, stored.settings["attributes"], chosen.state["seconds"], ranks)
+        store = ZarrStore.reopen(path, target, chains.drawn, predict_at) if ranks.first else Elsewhere(path)
+        run = Run(chains, store, checkpoints, stored.settings["attributes"], chosen.state["seconds"], ranks)
         wanted = plan["draws"] if draws is None else draws
-        return carry_out(run, wanted, plan["threads"], progress, callback, [*remarks, *chosen.remarks])
+        return carry_out(
+            run, wanted, plan["threads"], progress, callback, [*remarks, *chosen.remarks]
+        )
 
 
 def _other_ranks(plan: dict[str, Tree], ranks: Ranks) -> list[str]:

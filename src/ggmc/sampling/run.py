@@ -134,8 +134,8 @@ class Run:
         """The draws so far."""
         if isinstance(self.store, Elsewhere):
             settings = self.store.settings()
-            attributes, warnings = settings["attributes"], settings["warnings"]
-            return Trace(self.store, self.chains.kernel, self.chains.target, attributes, warnings)
+            attributes, warnings, remarks = (settings[name] for name in ("attributes", "warnings", "remarks"))
+            return Trace(self.store, self.chains.kernel, self.chains.target, attributes, warnings, remarks)
         return Trace(self.store, self.chains.kernel, self.chains.target, self._all_attributes())
 
     def finish(self, trace: Trace) -> None:
@@ -145,7 +145,7 @@ class Run:
             trace: With its warnings.
         """
         settings, tensors = self._settings()
-        self.store.commit(settings | {"warnings": list(trace.warnings)}, tensors)
+        self.store.commit(settings | {"warnings": list(trace.warnings), "remarks": trace.remarks}, tensors)
 
     def _settings(self) -> tuple[dict[str, Any], Tensors]:
         tensors: Tensors = {}
@@ -191,7 +191,7 @@ def carry_out(
         threads: How many threads torch uses.
         progress: Whether to show a bar.
         callback: Called with a `Moment` after every trajectory; None for nothing.
-        remarks: Sentences that a reader of the draws should know, beside those of the sampler.
+        remarks: Sentences on how the draws were made, beside those of the sampler.
 
     Returns:
         The trace, its warnings filled in.
@@ -224,8 +224,9 @@ def carry_out(
                 raise KeyboardInterrupt
             if not complete:
                 log.warning("Interrupted: returning the %d draws per chain made so far, of %d.", run.kept, draws)
+            all_remarks = dict.fromkeys([*remarks, *ranks.remarks(chains.remarks())])  # each once
             with bars_wanted(progress):
-                trace = _diagnosed(run, [*remarks, *ranks.remarks(chains.remarks())], interrupts)
+                trace = _diagnosed(run, list(all_remarks), interrupts)
     for message in trace.warnings:
         log.warning("%s", message)
     return trace
@@ -239,9 +240,10 @@ def _diagnosed(run: Run, remarks: list[str], interrupts: Interrupts) -> Trace:
         run.ranks.wait()  # until the first rank has written them
         return run.trace()
     trace, warmup = run.trace(), run.chains.warmup
+    trace.remarks = remarks
     try:
         with interrupts.at_once():
-            trace.warnings = diagnostics.check(trace, warmup.wanted if warmup.tuning else None, remarks)
+            trace.warnings = diagnostics.check(trace, warmup.wanted if warmup.tuning else None)
     except (Exception, KeyboardInterrupt) as error:  # a failed diagnosis must not lose the draws
         trace.warnings = [f"The draws could not be diagnosed: {error!r}. Look at trace.summary()."]
     run.finish(trace)

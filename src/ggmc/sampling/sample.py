@@ -10,15 +10,13 @@
 
 from __future__ import annotations
 
-import hashlib
 from contextlib import nullcontext
 from datetime import UTC, datetime
 from pathlib import Path
 
-import torch
 from torch import Tensor
 
-from ggmc.errors import BadInput, require_count
+from ggmc.errors import BadInput
 from ggmc.kernels import GGMC, Kernel, to_dict
 from ggmc.kernels.serialise import Tensors
 from ggmc.progress import wanted as bars_wanted
@@ -26,6 +24,7 @@ from ggmc.sampling.across_ranks import Elsewhere, RunCheckpoints, require_alike
 from ggmc.sampling.callbacks import Callback
 from ggmc.sampling.chains import Chains
 from ggmc.sampling.lock import new_folder
+from ggmc.sampling.plan import Plan
 from ggmc.sampling.provenance import described
 from ggmc.sampling.ranks import Ranks, current
 from ggmc.sampling.run import Run, carry_out
@@ -95,75 +94,72 @@ def sample(
         >>> bool(abs(trace["theta"].mean() + 0.6224) < 0.1)            # the truth is −0.6224
         True
     """
-    _check_arguments(target, kernel, draws, warmup, chains, target_accept)
+    plan = Plan.asked(draws, warmup, chains, seed, target_accept, anneal, start)
+    return begin(target, kernel, plan, out, progress, start=start, callback=callback, store=store)
+
+
+def begin(
+    target: Target,
+    kernel: Kernel | None,
+    plan: Plan,
+    out: str | Path | RunFolder | None,
+    progress: bool,
+    *,
+    start: Tensor | None = None,
+    callback: Callback | None = None,
+    store: Store | None = None,
+) -> Trace:
+    """A new run.
+
+    Args:
+        target: As in `sample`, like the others.
+        kernel: Likewise.
+        plan: The arguments of the run.
+        out: Likewise.
+        progress: Likewise.
+        start: Likewise.
+        callback: Likewise.
+        store: Likewise.
+    """
+    if not isinstance(target, Target):
+        raise BadInput(f"target must be a target such as ggmc.Density(log_prob, start), got {target!r}")
+    if kernel is not None and not isinstance(kernel, Kernel):
+        raise BadInput(f"kernel must be a kernel such as ggmc.HMC(), got {kernel!r}")
     if out is not None and store is not None:
         raise BadInput("give out, a folder, or store, a store of your own, but not both")
-    kernel = DEFAULT if kernel is None else kernel
-    seed = int(seed)
+    kernel, ranks = DEFAULT if kernel is None else kernel, current()
+    require_alike(ranks, target, kernel, plan.to_dict() | {"out": out is not None})
     attributes: dict[str, Tree] = {
         "created_at": datetime.now(UTC).isoformat(),
-        "seed": seed,
-        "tuning_steps": warmup,
+        "seed": plan.seed,
+        "tuning_steps": plan.warmup,
         "dtype": str(target.dtype).removeprefix("torch."),
     }
-    ranks = current()
-    given = {"draws": draws, "warmup": warmup, "chains": chains, "seed": seed, "target_accept": target_accept}
-    given |= {"anneal": anneal, "own_seed": seed if start is None else _seed_from(seed, _checked(start, chains))}
-    require_alike(ranks, target, kernel, given | {"out": out is not None})
     folder = None if out is None else out if isinstance(out, RunFolder) else RunFolder(out)
     with nullcontext() if folder is None or not ranks.first else new_folder(Path(folder.path)):
-        own = ranks.own_chains(chains, given["own_seed"])
         with bars_wanted(progress and ranks.first), ranks.sharing():
-            made = Chains(target, kernel, chains, warmup, given["own_seed"], target_accept, start, anneal, own=own)
-        threads = threads_for(made.warmup.field, made.state.position)
+            chains = plan.make_chains(target, kernel, ranks, start)
+        threads = threads_for(chains.warmup.field, chains.state.position)
         if folder is None:
-            run = Run(made, MemoryStore(draws=draws) if store is None else store, None, attributes, ranks=ranks)
+            store = MemoryStore(draws=plan.draws) if store is None else store
+            run = Run(chains, store, None, attributes, ranks=ranks)
         else:
-            settings = given | {"threads": threads, "ranks": ranks.number, "split": ranks.split}
-            settings |= {"checkpoint_every": folder.checkpoint_every}
-            run = _run_on_disk(folder, made, settings, attributes, ranks)
-        return carry_out(run, draws, threads, progress, callback)
+            run = _run_on_disk(folder, chains, plan.to_dict() | {"threads": threads}, attributes, ranks)
+        return carry_out(run, plan.draws, threads, progress, callback)
 
 
 def _run_on_disk(
     folder: RunFolder, chains: Chains, settings: dict[str, Tree], attributes: dict[str, Tree], ranks: Ranks
 ) -> Run:
     path = Path(folder.path)
+    settings |= {"ranks": ranks.number, "split": ranks.split, "checkpoint_every": folder.checkpoint_every}
     tensors: Tensors = {}
     facts = described(chains.target, to_dict(chains.warmup.kernel, tensors), settings, attributes)
     run = Run(chains, Elsewhere(path), RunCheckpoints(path, folder.checkpoint_every, ranks), attributes, ranks=ranks)
-    run.checkpoint()  # first of all: a folder with a run can be resumed
+    run.checkpoint()  # first of all: a folder that holds a run can be resumed
     if ranks.first:
         run.store = ZarrStore.create(folder, chains.target, facts, tensors)
     ranks.wait()
     if not holds_a_run(path):
         raise BadInput(f"rank {ranks.rank} does not see the folder {path}: give one on a disk that all ranks see")
     return run
-
-
-def _check_arguments(
-    target: object, kernel: object, draws: int, warmup: int, chains: int, target_accept: float | None
-) -> None:
-    if not isinstance(target, Target):
-        raise BadInput(f"target must be a target such as ggmc.Density(log_prob, start), got {target!r}")
-    if kernel is not None and not isinstance(kernel, Kernel):
-        raise BadInput(f"kernel must be a kernel such as ggmc.HMC(), got {kernel!r}")
-    require_count("draws", draws)
-    require_count("warmup", warmup, least=0)
-    require_count("chains", chains)
-    if target_accept is not None and not 0 < target_accept < 1:
-        raise BadInput(f"target_accept must lie between 0 and 1, got {target_accept!r}")
-
-
-def _checked(start: object, chains: int) -> Tensor:
-    if not isinstance(start, Tensor) or start.dim() != 2 or len(start) != chains:
-        shape = list(start.shape) if isinstance(start, Tensor) else type(start).__name__
-        raise BadInput(f"start must be a tensor [chains, d] with {chains} rows, one for each chain, got {shape}")
-    return start
-
-
-def _seed_from(seed: int, start: Tensor) -> int:
-    """A run from given positions has random numbers of its own: with those of the run before it would repeat it."""
-    content = start.detach().to("cpu", torch.float64).contiguous().numpy().tobytes()
-    digest = hashlib.sha256(str(seed).encode() + content).digest()
-    return int.from_bytes(digest[:8], "little") >> 1

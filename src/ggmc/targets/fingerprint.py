@@ -23,7 +23,7 @@ from ggmc.targets.data import Data
 POINTS = 3
 SOME = 64  # examples of the small batch; where data cannot all be kept in memory, those that are compared
 AT_ONCE = 4096
-TOLERANCE = {torch.float64: 1e-6, torch.float32: 1e-3}  # relative: another machine or program rounds differently
+TOLERANCE = {"float64": 1e-6, "float32": 1e-3}  # relative: another machine or program rounds differently
 
 NAMES = {
     "kind": "its kind",
@@ -71,7 +71,16 @@ def differences(stored: dict[str, Any], target: Target) -> list[str]:
         stored: From `fingerprint`.
         target: The target.
     """
-    now = fingerprint(target)
+    return compared(stored, fingerprint(target))
+
+
+def compared(stored: dict[str, Any], now: dict[str, Any]) -> list[str]:
+    """What differs between two fingerprints.
+
+    Args:
+        stored: From `fingerprint`.
+        now: Likewise.
+    """
     found = [
         f"{what} was {stored.get(key)!r}, is {now.get(key)!r}"
         for key, what in NAMES.items()
@@ -79,7 +88,7 @@ def differences(stored: dict[str, Any], target: Target) -> list[str]:
     ]
     if found:  # then its numbers differ too, and say nothing more
         return found
-    tolerance = TOLERANCE.get(target.dtype, 1e-2)
+    tolerance = TOLERANCE.get(now["precision"], 1e-2)
     for key, what in (("potentials", "its potential"), ("gradients", "its gradient's size")):
         for before, after in zip(stored.get(key, []), now.get(key, []), strict=False):
             if before != after and not _close(before, after, tolerance):

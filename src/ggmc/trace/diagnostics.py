@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 
 import numpy as np
 import torch
@@ -82,13 +81,12 @@ def configurational_temperature(position: Tensor, gradient: Tensor | None) -> Te
     return (position * gradient).sum(-1) / position.shape[-1]
 
 
-def check(trace: Trace, wanted_acceptance: float | None = None, remarks: Sequence[str] = ()) -> list[str]:
+def check(trace: Trace, wanted_acceptance: float | None = None) -> list[str]:
     """Everything that should keep a reader from trusting the draws; an empty list is good news.
 
     Args:
-        trace: The trace, with its target.
+        trace: The trace, with its target. Its remarks come first.
         wanted_acceptance: The acceptance that warm-up tuned the step size for; None where the user gave the step size.
-        remarks: What the sampler itself has to say; these sentences come first.
 
     Example:
         >>> import torch, ggmc
@@ -100,7 +98,7 @@ def check(trace: Trace, wanted_acceptance: float | None = None, remarks: Sequenc
     tuned = wanted_acceptance is not None
     hopeless = _hopeless(trace, tuned)
     steps = [hopeless] if hopeless else [_divergences(trace, tuned), _acceptance(trace, wanted_acceptance)]
-    found = [*remarks, *steps, _rounding(trace), *mixing(trace)]
+    found = [*trace.remarks, *steps, _rounding(trace), *mixing(trace)]
     return [message for message in found if message]
 
 

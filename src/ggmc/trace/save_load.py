@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,8 @@ from ggmc.errors import BadInput
 from ggmc.kernels import to_dict
 from ggmc.kernels.serialise import known_or_settings
 from ggmc.targets.base import Target
-from ggmc.targets.fingerprint import differences, fingerprint
+from ggmc.targets.fingerprint import compared, differences, fingerprint
+from ggmc.trace.merged import merge
 from ggmc.trace.record import draws_at_once
 from ggmc.trace.run_folder import FORMAT, RunFolder, holds_a_run
 from ggmc.trace.store import Block
@@ -21,13 +23,13 @@ from ggmc.trace.trace import Trace
 from ggmc.trace.zarr_store import ZarrStore
 
 
-def load(path: str | Path, target: Target | None = None) -> Trace:
+def load(path: str | Path | Sequence[str | Path], target: Target | None = None) -> Trace:
     """The trace of a run on disk, also of one that still goes on: all draws that were complete at this moment.
 
     Draws are read when they are needed. Nothing in the folder is executed.
 
     Args:
-        path: The folder, from `ggmc.sample(..., out=path)` or `trace.save(path)`.
+        path: The folder, from `ggmc.sample(..., out=path)` or `trace.save(path)`; or several, whose chains are merged.
         target: What was sampled, for predictions and whatever else needs it; one that differs is refused.
 
     Returns:
@@ -42,6 +44,8 @@ def load(path: str | Path, target: Target | None = None) -> Trace:
         ...     bool((ggmc.load(f"{folder}/run")["theta"] == trace["theta"]).all())
         True
     """
+    if not isinstance(path, str | Path):
+        return _merged([Path(one) for one in path], target)
     path = Path(path)
     store = ZarrStore.read(path)
     settings = store.settings
@@ -49,7 +53,17 @@ def load(path: str | Path, target: Target | None = None) -> Trace:
         check_target(settings, target, path)
     warnings = [*settings["warnings"], *store.remarks]
     kernel = known_or_settings(settings["tuned_kernel"] or settings["kernel"], store.tensors)
-    return Trace(store, kernel, target, settings["attributes"], warnings)
+    return Trace(store, kernel, target, settings["attributes"], warnings, settings["remarks"])
+
+
+def _merged(paths: list[Path], target: Target | None) -> Trace:
+    traces = [load(path, target) for path in paths]
+    prints = [ZarrStore.read(path).settings["fingerprint"] for path in paths]
+    for path, other in zip(paths, prints, strict=True):
+        found = compared(prints[0], other)
+        if found:
+            raise BadInput(f"{path} is a run of another target than {paths[0]}: {'; '.join(found)}")
+    return merge(traces)
 
 
 def save(trace: Trace, path: str | Path) -> None:
@@ -74,6 +88,7 @@ def save(trace: Trace, path: str | Path) -> None:
         "fingerprint": fingerprint(target),
         "attributes": attributes,
         "warnings": [],
+        "remarks": trace.remarks,
         "drawn": trace.num_draws,
     }
     store = ZarrStore.create(folder, target, settings, tensors)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -31,6 +32,8 @@ class Trace(Record):
         target: What was sampled. Without it (None), named values and predictions are not available: set `trace.target`.
         attributes: Seed, versions and times, stored with the draws; by default none.
         warnings: What a reader should know before trusting the draws; empty is good, and the default.
+        remarks: Those of the warnings that are about how the draws were made, such as a chain that warm-up moved; by
+            default none.
 
     Example:
         >>> import torch, ggmc
@@ -49,11 +52,13 @@ class Trace(Record):
         target: Target | None,
         attributes: dict[str, Tree] | None = None,
         warnings: list[str] | None = None,
+        remarks: Sequence[str] = (),
     ):
         super().__init__(store, target)
         self.kernel = kernel  # of any kind: which settings it has, its class says
         self.attributes: dict[str, Tree] = {} if attributes is None else attributes
         self.warnings: list[str] = [] if warnings is None else warnings
+        self.remarks = list(remarks)
 
     # What the target says of the draws
 
