@@ -22,6 +22,7 @@ from ggmc.guides.orders import CustomOrder
 from ggmc.kernels import AMAGOLD, GGMC, HMC, MALA, MALT, SGHMC, SGLD, SGNHT
 from ggmc.kernels.retrace import retrace
 from ggmc.sampling import distributed, tensorboard
+from ggmc.sampling import jug_tasks as jug
 from ggmc.sampling.resume import resume
 from ggmc.sampling.sample import sample
 from ggmc.sampling.temperature_sweep import tempering
@@ -58,6 +59,7 @@ __all__ = [
     "distributed",
     "from_learning_rate",
     "from_pyro",
+    "jug",
     "likelihoods",
     "load",
     "merge",

@@ -84,9 +84,7 @@ def resume(
         store = ZarrStore.reopen(path, target, chains.drawn, predict_at) if ranks.first else Elsewhere(path)
         run = Run(chains, store, checkpoints, stored.settings["attributes"], chosen.state["seconds"], ranks)
         wanted = plan["draws"] if draws is None else draws
-        return carry_out(
-            run, wanted, plan["threads"], progress, callback, [*remarks, *chosen.remarks]
-        )
+        return carry_out(run, wanted, plan["threads"], progress, callback, [*remarks, *chosen.remarks])
 
 
 def _other_ranks(plan: dict[str, Tree], ranks: Ranks) -> list[str]:

@@ -1,0 +1,130 @@
+"""Runs as Jug tasks: several workers, a killed one that is started again, and traces that are merged."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+import ggmc
+from ggmc.errors import BadInput
+from ggmc.sampling import jug_tasks
+
+JUGFILE = """
+import torch
+import ggmc
+
+def gaussian(width):
+    def log_prob(x):
+        return -(x**2).sum() / (2 * width**2)
+    return ggmc.Density(log_prob, torch.zeros(2, dtype=torch.float64))
+
+LONG = {"draws": 150, "warmup": 80, "seed": 3}
+runs = [
+    ggmc.jug.run(gaussian, ggmc.HMC(steps=4), {"width": width},
+                 out=ggmc.RunFolder(f"runs/{width}", checkpoint_every=0), chains=2, **LONG)
+    for width in (1.0, 3.0)
+]
+chains = ggmc.jug.chains(gaussian, None, {"width": 2.0}, out="runs/chains", chains=3, **LONG)
+"""
+
+
+def gaussian(width: float) -> ggmc.Density:
+    return ggmc.Density(lambda x: -(x**2).sum() / (2 * width**2), torch.zeros(2, dtype=torch.float64))
+
+
+def worker(folder: Path, *arguments: str) -> subprocess.Popen[str]:
+    command = [sys.executable, "-m", "jug.jug", *(arguments or ("execute",)), "jugfile.py"]
+    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
+    return subprocess.Popen(
+        command, cwd=folder, env=environment, text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT
+    )
+
+
+def test_two_workers_of_which_one_is_killed_and_started_again(tmp_path: Path) -> None:
+    (tmp_path / "jugfile.py").write_text(JUGFILE)
+    first = worker(tmp_path)
+    deadline = time.monotonic() + 120
+    while not any((tmp_path / "runs" / "1.0" / "checkpoints").glob("*.safetensors")):  # it has begun
+        assert time.monotonic() < deadline
+        assert first.poll() is None, first.communicate()[0]
+        time.sleep(0.01)
+    time.sleep(0.2)
+    first.send_signal(signal.SIGKILL)
+    first.communicate()
+    workers = [worker(tmp_path), worker(tmp_path)]  # the second had not been started yet
+    texts = [one.communicate(timeout=300)[0] for one in workers]
+    assert [one.returncode for one in workers] == [0, 0], texts
+    for width in (1.0, 3.0):
+        found = ggmc.load(tmp_path / "runs" / str(width))
+        whole = ggmc.sample(gaussian(width), ggmc.HMC(steps=4), 150, 80, chains=2, seed=3, progress=False)
+        np.testing.assert_array_equal(np.asarray(found.positions), whole.positions)
+    merged = ggmc.load([tmp_path / "runs" / "chains" / str(number) for number in range(3)], gaussian(2.0))
+    assert merged["theta"].shape == (3, 150, 2)
+    assert 1.5 < merged["theta"].std() < 2.5
+
+
+def test_a_lock_is_removed_only_where_no_worker_lives(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from jug import Task, set_jugdir
+
+    monkeypatch.setattr(jug_tasks, "PAUSE", 0.01)
+    set_jugdir(str(tmp_path / "jugdata"))
+
+    def task() -> Any:
+        return ggmc.jug.run(gaussian, ggmc.HMC(0.5, 2), {"width": 1.0}, out=tmp_path / "run", draws=10, warmup=0)
+
+    first = task()
+    assert isinstance(first, Task)
+    assert first.lock()
+    with jug_tasks._working_on(tmp_path / "run"):
+        assert task().is_locked()  # somebody is at work
+        with pytest.raises(BadInput, match="another worker has the run"):
+            jug_tasks.carry_out(gaussian, {"width": 1.0}, str(tmp_path / "run"), "", "", "")
+    assert not task().is_locked()  # nobody was: the lock is gone
+    assert first.lock()
+    first.fail()
+    assert task().is_failed()  # what failed is for people to look at
+
+
+def test_a_finished_run_is_made_longer(tmp_path: Path) -> None:
+    from jug import set_jugdir
+
+    set_jugdir("dict_store")
+
+    def draws(number: int) -> np.ndarray:
+        task = ggmc.jug.run(gaussian, ggmc.HMC(0.5, 2), {"width": 1.0}, out=tmp_path / "run", draws=number, warmup=5)
+        return np.asarray(ggmc.load(task.run()).positions)
+
+    assert np.array_equal(draws(20), draws(35)[:, :20])
+
+
+def test_chains_start_where_those_of_one_run_would(tmp_path: Path) -> None:
+    from jug import set_jugdir
+
+    set_jugdir("dict_store")
+    kernel = ggmc.HMC(1e-9, 1)  # they stay there
+    tasks = ggmc.jug.chains(gaussian, kernel, {"width": 1.0}, out=tmp_path, chains=3, draws=2, warmup=0, seed=4)
+    together = ggmc.load([task.run() for task in tasks])
+    one = ggmc.sample(gaussian(1.0), kernel, 2, 0, chains=3, seed=4, progress=False)
+    np.testing.assert_allclose(np.asarray(together.positions), one.positions, atol=1e-7)
+
+
+def test_what_cannot_be_a_task_is_refused(tmp_path: Path) -> None:
+    out: Any = tmp_path / "run"
+    with pytest.raises(BadInput, match="must be a function of the jugfile with a name of its own"):
+        ggmc.jug.run(lambda: gaussian(1.0), out=out)
+    with pytest.raises(BadInput, match="must be told by plain values"):
+        ggmc.jug.run(gaussian, ggmc.HMC(0.1, 2, mass=torch.ones(20_000)), out=out)
+    with pytest.raises(BadInput, match="predict_at is not for tasks"):
+        ggmc.jug.run(gaussian, out=ggmc.RunFolder(out, predict_at=torch.zeros(2)))
+    with pytest.raises(BadInput, match="draws must be a whole number"):
+        ggmc.jug.run(gaussian, out=out, draws=0)
+    assert not out.exists()
