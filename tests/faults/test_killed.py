@@ -13,11 +13,14 @@ ROOT = Path(__file__).parents[2]
 
 
 @pytest.mark.parametrize(
-    ("case", "kills"), [("exact", 50), ("minibatches", 15), ("recut", 5), ("control variates", 15)]
+    ("case", "kills"), [("exact", 50), ("minibatches", 15), ("recut", 5), ("control variates", 15), ("optim", 15)]
 )
 def test_killed_and_resumed(case: str, kills: int, tmp_path: Path) -> None:
-    command = [sys.executable, "-m", "tests.support.killing", case, str(tmp_path), str(kills), "0.8"]
+    command = [sys.executable, "-m", "tests.support.killing", case, str(tmp_path), str(kills)]
     environment = {**os.environ, "OMP_NUM_THREADS": "1"}
     done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=600, check=False)
     assert done.returncode == 0, done.stderr
     assert f"killed {kills} times" in done.stdout
+    if kills == 50:
+        assert "'trajectory'" in done.stdout
+        assert "'writing'" in done.stdout

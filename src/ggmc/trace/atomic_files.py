@@ -38,14 +38,13 @@ def write_atomically(path: Path, content: bytes) -> None:
 
 
 def remove_partial_files(folder: Path) -> None:
-    """Remove what writers that were killed left half written, here and below.
+    """Remove what writers that were killed left half written, zarr's own files included, here and below.
 
     Args:
         folder: A folder that nobody else writes to.
     """
-    for file in folder.rglob(f".*{PARTIAL}"):
-        if is_partial(file):
-            file.unlink(missing_ok=True)
+    for file in folder.rglob(f"*{PARTIAL}"):
+        file.unlink(missing_ok=True)
 
 
 def is_partial(file: Path) -> bool:

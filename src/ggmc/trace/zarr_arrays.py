@@ -43,6 +43,7 @@ def new_array(folder: Path, path: str, like: np.ndarray) -> Any:
         dimension_names=("chain", "draw", *(f"{name}_dim_{i}" for i in range(len(shape)))),
         zarr_format=3,
         config=CONFIG,
+        overwrite=True,  # what a killed run left that the root does not know of yet
     )
 
 
