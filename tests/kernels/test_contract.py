@@ -83,7 +83,8 @@ class RandomWalkSampler(Sampler):
     def __init__(self, kernel: RandomWalk, target: Target, field: GradientField):
         step_size = math.nan if kernel.step_size is None else kernel.step_size
         mass = fixed_mass(kernel.mass, target.start)
-        super().__init__(target, field, Parameters.of(step_size, 0.0, kernel.temperature, mass), ["It is slow."])
+        parameters = Parameters.of(step_size, 0.0, kernel.temperature, mass)
+        super().__init__(target, field, parameters, ["It is slow."], adjust=kernel.adjust)
 
     def init(self, position: Tensor, generator: torch.Generator) -> State:
         position = position.to(self.target.dtype)

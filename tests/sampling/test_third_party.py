@@ -17,6 +17,7 @@ from torch import Tensor
 import ggmc
 from ggmc.dynamics.mass import Diagonal, MassLike, fixed_mass
 from ggmc.dynamics.state import Info, Parameters, State
+from ggmc.errors import NotExact
 from ggmc.guides import Exact, GradientField, Guide
 from ggmc.kernels import Kernel, Sampler
 from ggmc.sampling.callbacks import Moment
@@ -26,6 +27,8 @@ from ggmc.targets.base import Target
 from ggmc.trace.store import Block, Store
 from ggmc.warmup.step_size import harmonic_mean
 from tests.support.gaussians import gaussian
+from tests.support.logistic import logistic
+from tests.support.orders import Vectorised, ascending
 
 F64 = torch.float64
 
@@ -51,7 +54,8 @@ class RandomWalkSampler(Sampler):
         step_size = math.nan if kernel.step_size is None else kernel.step_size
         mass = fixed_mass(kernel.mass, target.start)
         parameters = Parameters.of(step_size, math.inf, kernel.temperature, mass, device=target.device)
-        super().__init__(target, field, parameters, ["A random walk: use gradients where there are any."])
+        remarks = ["A random walk: use gradients where there are any."]
+        super().__init__(target, field, parameters, remarks, adjust=kernel.adjust)
 
     def init(self, position: Tensor, generator: torch.Generator) -> State:
         distance = torch.zeros(len(position), dtype=F64)
@@ -191,3 +195,23 @@ def test_a_sampler_that_keeps_no_potential_reports_none() -> None:
     trace = ggmc.sample(gaussian(), ShyWalk(), 20, 100, progress=False)
     assert np.isnan(trace.stats["lp"]).all()
     assert np.isfinite(trace.stats["log_accept"]).all()
+
+
+def test_a_sampler_that_is_no_word_is_refused_what_cannot_be_tested() -> None:
+    def random(w: Tensor, batch: Tensor) -> Tensor:
+        return -((batch - w) ** 2) + torch.rand(len(batch))
+
+    def in_turn(entries: int, batches: int, generator: torch.Generator) -> Tensor:
+        return torch.arange(entries) % batches
+
+    data, start = torch.arange(9, dtype=F64), torch.zeros(1, dtype=F64)
+    noisy = ggmc.DataDensity(lambda w: -(w**2).sum(), random, data, start)
+    assert noisy.not_exact is not None
+    with pytest.raises(NotExact, match="the Metropolis test would not be exact: log_likelihood gives another value"):
+        ggmc.sample(noisy, RandomWalk(0.5), 20, 0, progress=False)
+    orders = [(ggmc.CustomOrder(in_turn, reversible=False), "has another distribution read backwards"),
+              (Vectorised(ascending), "is said to be reversible, but read backwards")]  # fmt: skip
+    for order, why in orders:
+        with pytest.raises(NotExact, match=why):
+            RandomWalk(0.5, guide=ggmc.Minibatch(20, order)).bind(logistic(100))
+    assert ggmc.sample(noisy, RandomWalk(0.5, adjust=False), 20, 0, progress=False).num_draws == 20

@@ -2,12 +2,14 @@
 
 A trajectory can be retraced if its word, its step sizes and temperatures, and the joint distribution of its tape are
 the same backwards. Its test is exact if, besides, the potential and the guide are deterministic, and nothing adapts
-while sampling.
+while sampling. Every sampler that tests is checked when it is made (`kernels/base.py`), those that are words more
+closely (`kernels/words.py`). Kernels refuse settings of their own that cannot be tested; `bayes/module_checks.py` finds
+the reasons of networks.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from fractions import Fraction
 
 import torch
@@ -40,38 +42,45 @@ def not_retraceable(scheme: Scheme, steps: tuple[int, int], along: Along | None,
             reason = along.lopsided(number)
             if reason is not None:
                 return reason
-    if field.order is not None and not field.order.reversible:
-        return (
-            f"the order {field.order.name!r} has another distribution read backwards, so a trajectory cannot be "
-            "retraced: use order='palindrome', 'epoch' or 'iid', or adjust=False"
-        )
-    return None
+    return _not_reversible(field)
 
 
-def refuse_if_not_exact(
-    target: Target, field: GradientField, scheme: Scheme, steps: tuple[int, int], over: Over | None
-) -> None:
-    """Refuse a test that would not make the chain exact, for reasons other than `not_retraceable`'s.
+def refuse_if_not_exact(target: Target, field: GradientField, gradients: Iterable[int]) -> None:
+    """Refuse a test that would not make the chain exact, whatever the sampler.
 
     Args:
         target: States itself whether its potential is deterministic.
         field: Its order is checked statistically, and that it gives the same gradient twice.
-        scheme: Tells how many entries of the tape a trajectory reads.
-        steps: The range of the number of steps.
-        over: The schedule over the run.
+        gradients: Numbers of gradients that a trajectory may take: entries of the tape that it reads.
     """
     if target.not_exact is not None:
         raise NotExact(f"the Metropolis test would not be exact: {target.not_exact}.")
+    reason = _not_reversible(field)
+    if reason is not None:
+        raise NotExact(reason)
+    if field.order is not None and not is_built_in(field.order):
+        for number in gradients:
+            check_reversible(field.order, number, field.epoch)
+    if not field.exact:
+        _refuse_random_field(target, field)
+
+
+def refuse_moving_temperature(over: Over | None) -> None:
+    """Refuse a schedule over the run that leaves the test without one distribution to test against."""
     if over is not None and not over.keeps_temperature:
         raise NotExact(
             f"a temperature that changes over the run has no one distribution to sample, got {over.temperature!r}: "
             "use adjust=False, or a constant temperature"
         )
-    if field.order is not None and not is_built_in(field.order):
-        for number in length.some(steps):
-            check_reversible(field.order, scheme.plan(number).gradients, field.epoch)
-    if not field.exact:
-        _refuse_random_field(target, field)
+
+
+def _not_reversible(field: GradientField) -> str | None:
+    if field.order is None or field.order.reversible:
+        return None
+    return (
+        f"the order {field.order.name!r} has another distribution read backwards, so a trajectory cannot be "
+        "retraced: use order='palindrome', 'epoch' or 'iid', or adjust=False"
+    )
 
 
 def _refuse_random_field(target: Target, field: GradientField) -> None:

@@ -16,6 +16,7 @@ from typing import Any, final
 import torch
 from torch import Tensor
 
+from ggmc.dynamics.exactness import refuse_if_not_exact
 from ggmc.dynamics.mass import Identity, Mass, MassLike, as_mass, is_kind
 from ggmc.dynamics.state import Info, Parameters, State
 from ggmc.errors import BadInput, require_not_negative, require_positive
@@ -36,10 +37,24 @@ class Sampler(ABC):
         parameters: The numbers of the motion, with the kernel's settings filled in; the step size is NaN while it is
             left to warm-up.
         remarks: Sentences that a reader of the draws should know, for `trace.warnings`.
+        adjust: Whether trajectories are tested, as the kernel says. Then a target or field that cannot be tested
+            exactly is refused here.
+        gradients: Numbers of gradients that a trajectory may take; by default the field's own length.
     """
 
-    def __init__(self, target: Target, field: GradientField, parameters: Parameters, remarks: Sequence[str] = ()):
-        self.target, self.field, self.parameters = target, field, parameters
+    def __init__(
+        self,
+        target: Target,
+        field: GradientField,
+        parameters: Parameters,
+        remarks: Sequence[str] = (),
+        *,
+        adjust: bool,
+        gradients: Sequence[int] | None = None,
+    ):
+        if adjust:
+            refuse_if_not_exact(target, field, (field.default_steps,) if gradients is None else gradients)
+        self.target, self.field, self.parameters, self.adjust = target, field, parameters, adjust
         self.remarks = list(remarks)
         self.early_stop = True
         """Whether potentials may stop where rejection is certain. Warm-up, which needs every log α, says no."""

@@ -18,8 +18,8 @@ from ggmc.dynamics import length, metropolis
 from ggmc.dynamics.exactness import (
     Unchanged,
     not_retraceable,
-    refuse_if_not_exact,
     refuse_letters_without_way_back,
+    refuse_moving_temperature,
 )
 from ggmc.dynamics.guide_noise import Comparison
 from ggmc.dynamics.letters import fresh_momentum
@@ -97,7 +97,7 @@ class WordSampler(Sampler):
     """
 
     def __init__(self, kernel: WordKernel, program: Program, target: Target, field: GradientField):
-        self.program, self.adjust = program, kernel.adjust
+        self.program = program
         self.scheme = Scheme(program.word, program.letters)
         parameters = Parameters.of(
             NOT_TUNED if kernel.step_size is None else kernel.step_size,
@@ -107,17 +107,19 @@ class WordSampler(Sampler):
             length.in_steps(program.steps, field),
             target.device,
         )
-        super().__init__(target, field, parameters)
+        self.not_testable = program.not_testable or not_retraceable(self.scheme, parameters.steps, program.along, field)
+        if kernel.adjust and self.not_testable is not None:
+            raise NotExact(self.not_testable)
+        lengths = length.some(parameters.steps) if kernel.adjust else ()
+        gradients = [self.scheme.plan(number).gradients for number in lengths]
+        super().__init__(target, field, parameters, adjust=kernel.adjust, gradients=gradients)
         if program.along is not None and not program.along.keeps_temperature and not self.scheme.tempered:
             raise BadInput(
                 f"temperature={program.along.temperature!r} along a trajectory has no effect on the word "
                 f"{program.word!r}, whose noise is drawn outside the steps: use a word such as OBABO, or no schedule"
             )
-        self.not_testable = program.not_testable or not_retraceable(self.scheme, parameters.steps, program.along, field)
         if self.adjust:
-            if self.not_testable is not None:
-                raise NotExact(self.not_testable)
-            refuse_if_not_exact(target, field, self.scheme, parameters.steps, program.over)
+            refuse_moving_temperature(program.over)
             variables = {name: first(target.start[None]) for name, first in program.variables.items()}
             refuse_letters_without_way_back(self.scheme, target.start[None], variables, parameters, field)
         elif self.not_testable is not None:
