@@ -1,4 +1,4 @@
-"""Checks of what `Posterior` is given, module, data and augmented views; each error says how to correct it."""
+"""What `Posterior` is given, module, data and augmented views, checked and converted; errors say what to correct."""
 
 from __future__ import annotations
 

@@ -19,6 +19,7 @@ respect to exp(−K/T), but its ratio is known: the heat Q = ΔK − W of such a
 A new letter is a subclass of `Letter` that states its facts and carries out `prepare`, `apply` and `noises`. A kernel
 with letters of its own extends the table, `Program(letters=LETTERS | {"N": MyLetter()})`: see `kernels/sgnht.py`. In
 general a letter adds ΔK + T · log[p(there) / (p(back) · |Jacobian|)] to the work, which is 0 for O and ΔK for a kick.
+The work of a letter with noise is not checked: `ggmc.retrace` and `tests/exactness` are there for that.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
 """One chain as vectors, and the letters that move it in place.
 
-The letters are those of `ggmc.dynamics.letters`, in the units of `settings.py`, where every group's momentum has mass 1
-and its own step size. In place, each is one vector operation for all parameters, or one per group where rates differ.
+The letters are O, B and A of `ggmc.dynamics.letters`, written again for one chain in place, in the units of
+`settings.py`, where every group's momentum has mass 1 and its own step size. Each is one vector operation for all
+parameters, or one per group where rates differ. Letters that kernels add do not reach this file.
 """
 
 from __future__ import annotations

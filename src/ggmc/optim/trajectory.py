@@ -1,4 +1,4 @@
-"""A trajectory under way: where it began, the work of its kicks, and whether it can still be tested."""
+"""A trajectory of an optimiser under way: where it began, the work of its kicks, and its test by `metropolis.py`."""
 
 from __future__ import annotations
 

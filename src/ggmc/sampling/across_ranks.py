@@ -1,4 +1,4 @@
-"""What a run over several ranks keeps: one store and one series of checkpoints, which the first rank writes."""
+"""The one store and the one series of checkpoints of a run: the first rank, or the only one, writes; all read."""
 
 from __future__ import annotations
 

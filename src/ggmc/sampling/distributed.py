@@ -1,8 +1,9 @@
-"""Runs over several processes and machines, on `torch.distributed`. Public as `ggmc.distributed`.
+"""init(): joins the processes that torchrun has started. Public as `ggmc.distributed`.
 
     torchrun --nproc-per-node=2 script.py
 
-runs a script that calls `ggmc.distributed.init()` first, and is otherwise written for one process.
+runs a script that calls `ggmc.distributed.init()` first, and is otherwise written for one process. What the processes
+say to each other, by `torch.distributed`, is in `ranks.py`.
 """
 
 from __future__ import annotations

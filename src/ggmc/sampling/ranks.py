@@ -1,4 +1,4 @@
-"""Several processes, called ranks, that carry out one run together.
+"""Ranks: the processes that carry out one run together, and all communication between them.
 
     split="data"      every rank has all chains, and sums over its part of the data. Noise, tapes and decisions are the
                       same everywhere, since all ranks draw them from the same seed and test the same sums.

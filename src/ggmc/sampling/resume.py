@@ -1,4 +1,11 @@
-"""resume(): a run on disk goes on as if nothing had happened."""
+"""resume(): a run on disk goes on as if nothing had happened.
+
+1. The store is read, and the target compared with the fingerprint stored there (trace/save_load.py).
+2. The folder is locked (lock.py), so that one process writes at a time.
+3. The newest checkpoint whose draws are all there is chosen (checkpoint.py), and the chains are made from it (plan.py).
+4. The store is opened for writing, and drops what was drawn after that checkpoint (trace/zarr_store.py).
+5. The run is carried out like a new one (run.py).
+"""
 
 from __future__ import annotations
 

@@ -1,11 +1,13 @@
 """sample(): draws from a target.
 
-1. Arguments are checked.
-2. `Chains` (chains.py) makes a `Warmup`, which binds the guide and starts the chains.
-3. The trajectories of warm-up (ggmc/warmup), after which the kernel is fixed.
-4. Draws: each is one step of the sampler (kernels/words.py), which draws the tape, carries out the moves
-   (dynamics/trajectory.py) and applies the test (dynamics/metropolis.py). Blocks of them go to the store (run.py).
-5. The draws are diagnosed (trace/diagnostics.py).
+1. Arguments are checked (plan.py), and compared with those of other ranks (across_ranks.py).
+2. With `out`, the folder is made and locked (lock.py); a store and a first checkpoint are written there.
+3. `Chains` (chains.py) makes a `Warmup`, which binds the guide and starts the chains.
+4. The trajectories of warm-up (ggmc/warmup), after which the kernel is fixed.
+5. Draws: each is one step of the sampler (kernels/words.py), which draws the tape, carries out the moves
+   (dynamics/trajectory.py) and applies the test (dynamics/metropolis.py). Blocks of them go to the store, and
+   checkpoints to the folder (run.py).
+6. The draws are diagnosed (trace/diagnostics.py).
 """
 
 from __future__ import annotations

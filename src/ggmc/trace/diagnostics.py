@@ -1,4 +1,7 @@
-"""Warnings about the draws of a run, in plain language and with remedies; the temperatures of one draw."""
+"""All warnings about the draws of a run, in plain language and with remedies; the temperatures of one draw.
+
+What the warnings are judged by is computed here, in `mixing.py` and in `rounding.py`.
+"""
 
 from __future__ import annotations
 

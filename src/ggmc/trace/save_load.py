@@ -1,4 +1,4 @@
-"""save() and load(): traces in a folder."""
+"""save() and load(): traces in a folder; and the check that a stored run's target is the one given."""
 
 from __future__ import annotations
 

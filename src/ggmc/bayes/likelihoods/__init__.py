@@ -1,7 +1,8 @@
 """Likelihoods: what is observed, given a module's output.
 
 Each turns an output into a `torch.distributions` distribution of the outcome, one per example. Where the scale of the
-noise is unknown too, it is one more unknown of the posterior, named "noise".
+noise is unknown too, it is one more unknown of the posterior, named "noise". A new one is a `Likelihood`, exported
+here; an entry in `NAMES` makes it known by a word.
 
 Example:
     >>> import torch

@@ -2,6 +2,7 @@
 
 A prior describes the *value* that a chain moves, which is the weight itself except where a scale is unknown too: then
 the weight is a scale times the value (`decode`), and the scales are the prior's `latents`. Every density is normalised.
+A new one is a `Prior`, or an `Elementwise` where all weights are alike, exported here.
 
 Example:
     >>> import torch
