@@ -1,0 +1,1 @@
+"""Studies that anyone can run: `ggmc reproduce NAME`."""

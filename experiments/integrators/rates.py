@@ -1,0 +1,95 @@
+"""The learning rate at which half of the trajectories are accepted, the paper's way and ours.
+
+From one state of a chain that was burnt in, trajectories with fresh momenta and fresh tapes are carried out at several
+learning rates, and the mean of min(1, α) is taken. No trajectory moves the chain. All arms go equally often through the
+data between two tests.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+
+import torch
+
+import ggmc
+from ggmc.kernels import Kernel
+from ggmc.warmup.mass import per_tensor
+
+from experiments.integrators.cells import steps
+from experiments.integrators.settings import Size, posterior
+
+LOWEST, HIGHEST = -9.0, 1.0  # powers of ten among which the rate is sought
+
+ARMS = (
+    "the paper's",
+    "independent batches",
+    "epochs",
+    "sweeps",
+    "sweeps of 4 batches",
+    "sweeps of 4 batches, a mass per tensor",
+)
+
+
+def form_of(arm: str) -> str:
+    """The net's form: BatchNorm for the paper's, else one that can be tested exactly."""
+    return "batchnorm" if arm == "the paper's" else "frn-swish"
+
+
+def kernel_of(arm: str, size: Size, rate: float, mass: torch.Tensor | None) -> Kernel:
+    """An arm at a learning rate.
+
+    Args:
+        arm: One of `ARMS`.
+        size: Of the study.
+        rate: ℓ.
+        mass: Of the last arm.
+    """
+    h, four = math.sqrt(rate / size.images), ggmc.Minibatch(math.ceil(size.images / 4))
+    ends: Callable[..., Kernel] = lambda guide, mass=None: ggmc.GGMC(  # noqa: E731
+        h, size.friction, steps(size), "O(ABA)O", guide=guide, mass=mass, adjust=False
+    )
+    kernels: dict[str, Callable[[], Kernel]] = {
+        "the paper's": lambda: ggmc.GGMC(
+            h, size.friction, steps(size), "OBABO",
+            guide=ggmc.Minibatch(size.batch_size, "epoch", recut=True), adjust=False,
+        ),
+        "independent batches": lambda: ends(ggmc.Minibatch(size.batch_size, "iid")),
+        "epochs": lambda: ends(ggmc.Minibatch(size.batch_size, "epoch")),
+        "sweeps": lambda: ends(ggmc.Minibatch(size.batch_size)),
+        "sweeps of 4 batches": lambda: ends(four),
+        "sweeps of 4 batches, a mass per tensor": lambda: ends(four, mass),
+    }  # fmt: skip
+    return kernels[arm]()
+
+
+def half_accepted(size: Size, data: str, burnt: str, arm: str) -> dict[str, object]:
+    """The rate at which half of the trajectories are accepted, by bisection of its logarithm.
+
+    Args:
+        size: Of the study.
+        data: Where CIFAR-10 is.
+        burnt: The folder of the run that was burnt in.
+        arm: One of `ARMS`.
+
+    Returns:
+        `rate`, and the acceptance measured on the way: `rates` and `acceptance`.
+    """
+    form = form_of(arm)
+    target = posterior(size.data, size.images, data, size.seed, form, "free" if form == "batchnorm" else "none")
+    position = torch.as_tensor(ggmc.load(burnt).positions[:, -1]).to(target.dtype)
+    mass = per_tensor(target, position).tensors()[0] if "mass" in arm else None
+    found: dict[float, float] = {}
+
+    def acceptance(power: float) -> float:
+        init, step = kernel_of(arm, size, 10**power, mass).bind(target)
+        generator = torch.Generator().manual_seed(size.seed)
+        rates = [step(init(position, generator), generator)[1].acceptance().mean() for _ in range(size.repeats)]
+        found[10**power] = torch.stack(rates).mean().item()
+        return found[10**power]
+
+    low, high = LOWEST, HIGHEST
+    while high - low > 0.35:
+        middle = (low + high) / 2
+        low, high = (middle, high) if acceptance(middle) > 0.5 else (low, middle)
+    return {"arm": arm, "rate": 10 ** ((low + high) / 2), "rates": list(found), "acceptance": list(found.values())}
