@@ -216,7 +216,7 @@ def test_the_forms_with_frn_are_sampled_exactly_from_minibatches(form: str) -> N
     trace = ggmc.sample(target, ggmc.GGMC(1e-3, steps=2, guide=ggmc.Minibatch(4)), **SHORT)
     assert np.isfinite(trace.stats["log_accept"]).all()
     assert trace.stats["is_accepted"].any()
-    assert np.isfinite(trace.predict(torch.rand(3, 1, 8, 8)).probabilities).all()
+    assert np.isfinite(np.asarray(trace.predict(torch.rand(3, 1, 8, 8)).probabilities)).all()
 
 
 def test_the_form_with_batchnorm_is_sampled_without_the_test_only() -> None:
@@ -225,4 +225,4 @@ def test_the_form_with_batchnorm_is_sampled_without_the_test_only() -> None:
         ggmc.sample(target, ggmc.GGMC(1e-3, steps=2, guide=ggmc.Minibatch(4)), **SHORT)
     trace = ggmc.sample(target, ggmc.GGMC(1e-3, steps=2, guide=ggmc.Minibatch(4), adjust=False), **SHORT)
     assert np.isfinite(trace.positions).all()
-    assert np.isfinite(trace.predict(torch.rand(3, 1, 8, 8)).probabilities).all()
+    assert np.isfinite(np.asarray(trace.predict(torch.rand(3, 1, 8, 8)).probabilities)).all()

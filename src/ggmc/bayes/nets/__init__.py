@@ -4,7 +4,7 @@ BatchNorm in training mode makes an example depend on the others in its batch, a
 from one call to the next; under either, U is not a function of the parameters alone. Here are nets without them
 (`MLP`, `CNN`, `ResNet20`, and `resnet20` for its published forms, of which one has BatchNorm), a norm that uses each
 example alone (`FilterResponseNorm`), a function that replaces the BatchNorm of other nets (`replace_batchnorm`), and
-augmentation in an exact and a random form (`FrozenViews`, `FreeViews`).
+augmentation in two exact forms and a random one (`GuideViews`, `FrozenViews`, `FreeViews`).
 
 Example:
     >>> import torch
@@ -15,7 +15,7 @@ Example:
 
 from __future__ import annotations
 
-from ggmc.bayes.nets.augmentation import FreeViews, FrozenViews
+from ggmc.bayes.nets.augmentation import FreeViews, FrozenViews, GuideViews
 from ggmc.bayes.nets.cnn import CNN
 from ggmc.bayes.nets.mlp import MLP
 from ggmc.bayes.nets.normalisation import TLU, FilterResponseNorm, replace_batchnorm
@@ -28,6 +28,7 @@ __all__ = [
     "FilterResponseNorm",
     "FreeViews",
     "FrozenViews",
+    "GuideViews",
     "ResNet20",
     "replace_batchnorm",
     "resnet20",
