@@ -19,7 +19,7 @@ def blocks(name: str) -> list[str]:
 @pytest.mark.parametrize(
     ("name", "least"),
     [
-        ("extending.md", 5),  # a target, a guide, two samplers, a store
+        ("extending.md", 6),  # a target, a guide, an augmentation, two samplers, a store
         ("runs.md", 5),
         ("datasets.md", 4),
     ],

@@ -11,6 +11,7 @@ import torch
 
 import ggmc
 from ggmc.dynamics.schedule import Along, Cosine, Cyclical, Over, ThereAndBack
+from tests.support.augmentations import Mirrored, Shifted
 from tests.support.invariance import independence_violations, noisy_funnel, noisy_quartic, quartic, violations
 
 F64 = torch.float64
@@ -32,6 +33,10 @@ def guides(d: int) -> dict[str, Any]:
         found[f"minibatch, {order}"] = ggmc.Minibatch(4, order)
         found[f"uneven minibatch, {order}"] = ggmc.Minibatch(5, order)
         found[f"uneven minibatch cut anew, {order}"] = ggmc.Minibatch(5, order, recut=True)
+        found[f"minibatch of shifted examples, {order}"] = ggmc.Minibatch(4, order, augment=Shifted())
+        found[f"uneven minibatch of mirrored examples cut anew, {order}"] = ggmc.Minibatch(
+            5, order, recut=True, augment=Mirrored()
+        )
         for curvature in CURVATURES:
             found[f"control variate, {order}, {curvature}"] = ggmc.ControlVariate(4, order, curvature, anchor)
     return found
@@ -122,7 +127,9 @@ def test_step_sizes_that_change_over_the_run() -> None:
 
 
 def test_chains_with_tapes_are_independent() -> None:
-    assert independence_violations(noisy_quartic(), ggmc.GGMC(0.35, 2.0, 6, guide=ggmc.Minibatch(4))) == {}
+    for augment in (None, Shifted()):
+        kernel = ggmc.GGMC(0.35, 2.0, 6, guide=ggmc.Minibatch(4, augment=augment))
+        assert independence_violations(noisy_quartic(), kernel) == {}
 
 
 def test_infinite_friction_with_minibatches() -> None:

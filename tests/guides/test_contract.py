@@ -16,6 +16,7 @@ from ggmc.guides import BatchGuide, GradientField, Guide
 from ggmc.guides.order_check import check_reversible
 from ggmc.guides.orders import Order
 from ggmc.targets.base import Advice, DataTarget, Target
+from tests.support.augmentations import Mirrored, Shifted
 from tests.support.fields import over_a_pass
 from tests.support.logistic import logistic, rows
 
@@ -124,6 +125,9 @@ GUIDES: dict[str, Callable[[torch.dtype], Guide]] = {
     "minibatch, custom order": lambda dtype: ggmc.Minibatch(10, ggmc.CustomOrder(second_half_first, reversible=True)),
     "minibatch, recut": lambda dtype: ggmc.Minibatch(10, recut=True),
     "minibatch, recut epoch": lambda dtype: ggmc.Minibatch(10, "epoch", recut=True),
+    "minibatch, augmented": lambda dtype: ggmc.Minibatch(10, augment=Mirrored()),
+    "minibatch, augmented epoch": lambda dtype: ggmc.Minibatch(10, "epoch", augment=Shifted()),
+    "minibatch, augmented recut": lambda dtype: ggmc.Minibatch(10, "iid", recut=True, augment=Shifted()),
     "control variate": anchored,
     "control variate, epoch": lambda dtype: anchored(dtype, order="epoch"),
     "control variate, diagonal": lambda dtype: anchored(dtype, curvature="diagonal"),
@@ -138,6 +142,7 @@ UNBIASED_PASSES = [
     if any(kind in name for kind in ("minibatch", "control", "stochastic"))
     and "iid" not in name
     and "custom" not in name
+    and "augmented" not in name
 ]
 
 every_guide = pytest.mark.parametrize("name", GUIDES)

@@ -68,7 +68,7 @@ def test_unknown_kernels_are_refused() -> None:
 
 def test_unknown_guides_are_refused() -> None:
     plain = to_dict(ggmc.HMC(0.1, 2))
-    with pytest.raises(BadInput, match="unknown guide or schedule 'Oracle'"):
+    with pytest.raises(BadInput, match="unknown guide, augmentation or schedule 'Oracle'"):
         from_dict(plain | {"guide": {"type": "Oracle"}})
 
 

@@ -22,6 +22,7 @@ from ggmc.kernels import Kernel
 from ggmc.sampling.chains import Chains
 from ggmc.sampling.threads import use_threads
 from ggmc.targets.base import Target
+from tests.support.augmentations import Shifted
 from tests.support.gaussians import gaussian
 from tests.support.logistic import logistic
 from tests.support.posteriors import NORMAL, X, Y
@@ -85,6 +86,8 @@ GUIDES: list[Any] = [
     ggmc.Minibatch(60, recut=True),
     ggmc.Minibatch(60, "epoch", recut=True),
     ggmc.Minibatch(60, "iid", recut=True),
+    ggmc.Minibatch(60, augment=Shifted(0.1)),
+    ggmc.Minibatch(60, "epoch", recut=True, augment=Shifted(0.1)),
     ggmc.Minibatch(60, CustomOrder(reversed_twice, reversible=True)),
     ggmc.Minibatch("auto"),
     ggmc.ControlVariate(60),

@@ -60,6 +60,15 @@ def with_free_views() -> ggmc.Posterior:
     return ggmc.Posterior(module, "categorical", NORMAL, images, labels, views=views)
 
 
+def of_images() -> ggmc.Posterior:
+    torch.manual_seed(0)
+    images, labels = torch.rand(12, 1, 4, 4), torch.randint(2, (12,))
+    module = nn.Sequential(nn.Flatten(), nn.Linear(16, 2))
+    return ggmc.Posterior(module, "categorical", NORMAL, images, labels, vectorise=True)
+
+
+VIEWS = ggmc.nets.GuideViews(pad=1)
+
 CASES: list[tuple[Any, Any]] = [
     (lambda: gaussian(3), None),
     (lambda: gaussian(3), ggmc.GGMC(0.5, along=ggmc.schedule.Along(ggmc.schedule.Cosine(), either_way=True), steps=3)),
@@ -68,6 +77,8 @@ CASES: list[tuple[Any, Any]] = [
     (lambda: logistic(120), ggmc.GGMC(guide=ggmc.Minibatch("auto"))),
     (lambda: logistic(120), ggmc.GGMC(guide=ggmc.ControlVariate(30, curvature="dense"))),
     (with_free_views, ggmc.GGMC(0.01, adjust=False)),
+    (of_images, ggmc.GGMC(guide=ggmc.Minibatch(4, augment=VIEWS))),
+    (of_images, ggmc.GGMC(0.05, steps=4, guide=ggmc.Minibatch(5, "iid", recut=True, augment=VIEWS))),
     (posterior, None),
 ]
 

@@ -16,6 +16,7 @@ from torch.nn.functional import logsigmoid
 
 import ggmc
 from ggmc.dynamics.schedule import Along, Cosine, Over, ThereAndBack
+from tests.support.augmentations import Mirrored, Shifted
 from tests.support.invariance import Case
 from tests.support.pairs import Row, all_pairs
 
@@ -44,6 +45,8 @@ GUIDES: dict[str, Any] = {
     "iid": ggmc.Minibatch(4, "iid"),
     "palindrome cut anew": ggmc.Minibatch(5, recut=True),
     "iid cut anew": ggmc.Minibatch(4, "iid", recut=True),
+    "palindrome of mirrored examples": ggmc.Minibatch(4, augment=Mirrored()),
+    "iid of shifted examples cut anew": ggmc.Minibatch(5, "iid", recut=True, augment=Shifted(0.5)),
     "control variate": ggmc.ControlVariate(4, curvature="dense", anchor=ANCHOR),
     "control variate, diagonal": ggmc.ControlVariate(5, "epoch", "diagonal", anchor=ANCHOR),
 }

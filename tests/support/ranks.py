@@ -8,6 +8,7 @@ import torch
 
 import ggmc
 from ggmc.kernels import Kernel
+from tests.support.augmentations import Mirrored, Shifted
 from tests.support.logistic import examples, log_likelihood, log_prior, logistic
 
 LENGTH: dict[str, Any] = {"draws": 30, "warmup": 30, "chains": 2, "seed": 3, "progress": False}
@@ -17,6 +18,10 @@ CASES: dict[str, Kernel | None] = {
     "minibatches": ggmc.GGMC(0.03, steps="1 sweep", guide=ggmc.Minibatch(30)),
     "minibatches, tuned": ggmc.GGMC(guide=ggmc.Minibatch(30)),
     "minibatches, cut anew": ggmc.GGMC(0.03, steps="1 sweep", guide=ggmc.Minibatch(30, recut=True)),
+    "minibatches, augmented": ggmc.GGMC(0.03, steps="1 sweep", guide=ggmc.Minibatch(30, augment=Mirrored())),
+    "minibatches, augmented and cut anew": ggmc.GGMC(
+        0.03, steps=8, guide=ggmc.Minibatch(31, "iid", recut=True, augment=Shifted(0.1))
+    ),
     "control variates": ggmc.GGMC(0.05, steps=10, guide=ggmc.ControlVariate(30, curvature="dense")),
     "independent batches, cold": ggmc.GGMC(0.02, steps=8, guide=ggmc.Minibatch(31, "iid"), temperature=0.5),
 }

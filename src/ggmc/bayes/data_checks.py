@@ -69,6 +69,11 @@ def posterior_data(x: Tree, y: Tree, views: FrozenViews | FreeViews | None, like
         views: How images are augmented.
         like: A tensor whose precision and device real inputs and outcomes take.
     """
+    if views is not None and not isinstance(views, FrozenViews | FreeViews):
+        raise BadInput(
+            f"views must be FrozenViews or FreeViews, got {views!r}: GuideViews go into the guide, as in "
+            "ggmc.Minibatch(size, augment=ggmc.nets.GuideViews())"
+        )
     if y is None:
         data = as_data(x, like.device)
     else:

@@ -62,7 +62,8 @@ class Posterior(DataDensity, PredictiveTarget):
         start: Where chains begin. "apart" (default): the first at the module's own values, the others at new
             initialisations of its layers; "module": all at the module's own values; "prior": at draws of the prior;
             "map": as "apart", each followed by a short optimisation.
-        views: How images are augmented: `ggmc.nets.FrozenViews`, exact, or `FreeViews`, for `adjust=False` only.
+        views: How images are augmented: `ggmc.nets.FrozenViews`, exact, or `FreeViews`, for `adjust=False` only. To
+            augment what drives the chain, but not what is sampled, see `ggmc.nets.GuideViews`.
         jitter: Uniform noise of at most this size is added to starts "apart" and "module". Default: 0.
         vectorise: As in `ggmc.DataDensity`. By default the quicker way is measured; the two round differently, so say
             True or False where a seed shall give the same draws to the last bit.

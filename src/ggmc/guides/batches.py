@@ -66,8 +66,14 @@ class Batches:
         sizes = torch.tensor(self.sizes, device=data.device)
         self.weights = (torch.arange(width, device=data.device) < sizes[:, None]) * float(self.count)
         self._data = data
+        self.entry_shape: tuple[int, ...] = ()
+        """Of a tape's entry, for each chain: one number."""
         # Whole batches side by side are copied much faster than scattered examples are gathered.
         self._together = data.take(self.indices) if data.bytes <= IN_MEMORY else None
+
+    def examples(self, numbers: Tensor) -> Tensor:
+        """The numbers of the examples in batches, by the batches' numbers: [..., size]; padding repeats an example."""
+        return self.indices.to(numbers.device)[numbers]
 
     def __getitem__(self, numbers: Tensor) -> tuple[Tree, Tensor]:
         """Each chain's batch, by its number: leaves [chains, size, ...], and the examples' weights, [chains, size].
@@ -97,7 +103,13 @@ class RecutBatches:
     def __init__(self, data: Data, size: int):
         self.sizes = batch_sizes(len(data), size)
         self.count = len(self.sizes)
+        self.entry_shape: tuple[int, ...] = (self.sizes[0],)
+        """Of a tape's entry, for each chain: the numbers of its examples."""
         self._data = data
+
+    def examples(self, examples: Tensor) -> Tensor:
+        """The numbers of the examples in batches, [..., size]; padding repeats an example."""
+        return examples.clamp_min(0)
 
     def __getitem__(self, examples: Tensor) -> tuple[Tree, Tensor]:
         """Each chain's batch, by the numbers of its examples, [chains, size] with −1 for padding."""

@@ -38,7 +38,7 @@ class ControlVariate(BatchGuide):
     """Drive the chain with minibatch gradients corrected at an anchor.
 
     What is known of each batch at the anchor is computed once, when the guide is bound. So the cut into batches is
-    fixed: there is no `recut`, as in `ggmc.Minibatch`.
+    fixed, and its examples are seen as they are: there is no `recut` and no `augment`, as in `ggmc.Minibatch`.
 
     Args:
         size: The most examples in a batch, or "auto", which leaves it to warm-up.

@@ -1,6 +1,7 @@
 """Minibatch gradients: g(θ; j) = ∇[−log prior(θ) − m Σ_{i in batch j} log likelihoodᵢ(θ)], m the number of batches.
 
 The mean over all batches is ∇U exactly. The order in which a trajectory reads the batches is its tape (`orders.py`).
+With `augment`, the tape also says how each example is changed before the guide sees it (`augmentation.py`).
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from dataclasses import dataclass, replace
 from torch import Tensor
 
 from ggmc.errors import BadInput, require_count
+from ggmc.guides.augmentation import Augmentation, AugmentedBatches, augmented
 from ggmc.guides.base import BatchGuide, GradientField
 from ggmc.guides.batches import Batches, Recut, RecutBatches
 from ggmc.guides.orders import Order, as_order
@@ -29,6 +31,8 @@ class Minibatch(BatchGuide):
         seed: The seed of the cut of the data into batches.
         recut: Whether the data are cut anew for each trajectory, every chain with its own cut. Then `seed` plays no
             part, and examples are gathered one by one, which costs more than whole batches.
+        augment: How the examples of batches are changed, such as `ggmc.nets.GuideViews`. U, and with it what is
+            sampled, is that of the examples as they are. Default: not at all.
 
     Example:
         >>> import torch, ggmc
@@ -51,16 +55,23 @@ class Minibatch(BatchGuide):
     order: str | Order = "palindrome"
     seed: int = 0
     recut: bool = False
+    augment: Augmentation | None = None
 
     def __post_init__(self) -> None:
         check_size(self.size)
         as_order(self.order)
+        if self.augment is not None and not isinstance(self.augment, Augmentation):
+            raise BadInput(f"augment must be an Augmentation, such as ggmc.nets.GuideViews(), got {self.augment!r}")
 
     def bind(self, target: Target) -> MinibatchField:
         target, size, order = with_data(target, self), known_size(self.size), as_order(self.order)
         if self.recut:
-            return MinibatchField(target, RecutBatches(target.data, size), Recut(order, len(target.data)))
-        return MinibatchField(target, Batches(target.data, size, self.seed), order)
+            batches, order = RecutBatches(target.data, size), Recut(order, len(target.data))
+        else:
+            batches = Batches(target.data, size, self.seed)
+        if self.augment is not None:
+            return MinibatchField(target, *augmented(self.augment, target.data, batches, order))
+        return MinibatchField(target, batches, order)
 
     def with_size(self, size: int, field: GradientField | None = None) -> Minibatch:
         return replace(self, size=size)
@@ -75,7 +86,7 @@ class MinibatchField(GradientField):
         order: The distribution of the tape.
     """
 
-    def __init__(self, target: DataTarget, batches: Batches | RecutBatches, order: Order):
+    def __init__(self, target: DataTarget, batches: Batches | RecutBatches | AugmentedBatches, order: Order):
         sweep = order.sweep(batches.count)
         super().__init__(order=order, epoch=batches.count, sweep=sweep, whole_sweeps=True)
         self._target, self._batches = target, batches
@@ -85,7 +96,7 @@ class MinibatchField(GradientField):
 
 
 def batch_gradient(
-    target: DataTarget, batches: Batches | RecutBatches, position: Tensor, entry: Tensor | None
+    target: DataTarget, batches: Batches | RecutBatches | AugmentedBatches, position: Tensor, entry: Tensor | None
 ) -> Tensor:
     """The gradient of each chain's own batch.
 

@@ -22,7 +22,7 @@ import torch
 from torch import Tensor
 
 from ggmc.errors import BadInput, NotExact
-from ggmc.guides.batches import Recut
+from ggmc.guides.augmentation import order_of_batches
 from ggmc.guides.orders import ORDERS, Order
 
 MOST_TAPES, LEAST_TAPES = 4000, 1000  # for the second part, half as many for the first; fewer of long ones ...
@@ -49,15 +49,14 @@ def is_built_in(order: Order) -> bool:
         >>> is_built_in(as_order("epoch")), is_built_in(ggmc.CustomOrder(lambda *_: torch.zeros(3), reversible=True))
         (True, False)
     """
-    base = order.base if isinstance(order, Recut) else order
-    return any(base is known for known in ORDERS.values())
+    return any(order_of_batches(order) is known for known in ORDERS.values())
 
 
 def check_reversible(order: Order, entries: int, batches: int, false_alarms: float = 1e-6, seed: int = 0) -> None:
     """Refuse an order whose tapes, read backwards, are seen to have another distribution.
 
     Args:
-        order: The order; of a `Recut` the base is checked, which is all that can have a direction.
+        order: The order; of a `Recut` or `Augmented` the base is checked, which is all that can have a direction.
         entries: Gradients of a trajectory. An order may be reversible at one length and not at another.
         batches: The number of batches.
         false_alarms: The most that the probability of refusing a reversible order can be.
@@ -73,8 +72,7 @@ def check_reversible(order: Order, entries: int, batches: int, false_alarms: flo
         ...
         ggmc.errors.NotExact: the order 'in_turn' is said to be reversible, but read backwards its tapes have ...
     """
-    if isinstance(order, Recut):
-        order = order.base
+    order = order_of_batches(order)
     generator = torch.Generator("cpu").manual_seed(seed)
     tapes = max(LEAST_TAPES, min(MOST_TAPES, NUMBERS // entries))
     looked_at, fresh = (_draw(order, entries, batches, number, generator) for number in (tapes // 2, tapes))

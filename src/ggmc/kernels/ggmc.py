@@ -29,7 +29,7 @@ from ggmc.dynamics.schedule import Along, Over
 from ggmc.dynamics.scheme import Scheme
 from ggmc.errors import BadInput, NotExact, require_count, require_not_negative
 from ggmc.guides import Exact, GradientField, Guide
-from ggmc.guides.batches import Recut
+from ggmc.guides.augmentation import order_of_batches
 from ggmc.guides.orders import Palindrome
 from ggmc.kernels.base import check_settings
 from ggmc.kernels.words import Program, WordKernel
@@ -119,8 +119,8 @@ class GGMC(WordKernel):
             )
 
     def program(self, field: GradientField) -> Program:
-        order = field.order.base if isinstance(field.order, Recut) else field.order
-        suitable = "O(ABA)O" if isinstance(order, Palindrome) else "OBABO"
+        sweeps = field.order is not None and isinstance(order_of_batches(field.order), Palindrome)
+        suitable = "O(ABA)O" if sweeps else "OBABO"
         return Program(
             suitable if self.scheme is None else self.scheme,
             self.friction,

@@ -11,6 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from ggmc.bayes.nets import GuideViews
 from ggmc.dynamics import schedule
 from ggmc.dynamics.mass import Mass, as_mass
 from ggmc.errors import BadInput
@@ -26,7 +27,7 @@ from ggmc.kernels.sgld import SGLD
 from ggmc.kernels.sgnht import SGNHT
 
 KERNELS: dict[str, type[Kernel]] = {k.__name__: k for k in (AMAGOLD, GGMC, HMC, MALA, MALT, SGHMC, SGLD, SGNHT)}
-_PARTS: dict[str, type] = {**GUIDES, **schedule.SCHEDULES}
+_PARTS: dict[str, type] = {**GUIDES, GuideViews.__name__: GuideViews, **schedule.SCHEDULES}
 
 LARGEST = 10_000  # numbers: a larger tensor is not written as text
 Tensors = dict[str, Tensor]
@@ -191,5 +192,5 @@ def _unplain(value: Any, large: Mapping[str, Tensor]) -> Any:
         return settings
     name = settings.pop("type")
     if name not in _PARTS:
-        raise BadInput(f"unknown guide or schedule {name!r}: known are {sorted(_PARTS)}")
+        raise BadInput(f"unknown guide, augmentation or schedule {name!r}: known are {sorted(_PARTS)}")
     return _PARTS[name](**settings)

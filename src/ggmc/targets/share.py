@@ -82,10 +82,17 @@ class Share:
         Args:
             weights: Of all examples, [chains, size].
         """
-        begin, end = self.span(weights.shape[1])
-        if begin == end:  # fewer examples than ranks: one that does not count, since a function may not bear none
-            return slice(0, 1), torch.zeros_like(weights[:, :1])
-        return slice(begin, end), weights[:, begin:end]
+        part, (begin, end) = self.part(weights.shape[1]), self.span(weights.shape[1])
+        return part, torch.zeros_like(weights[:, part]) if begin == end else weights[:, part]
+
+    def part(self, size: int) -> slice:
+        """Which examples of a batch are this rank's; where there are none, one, which must not count.
+
+        Args:
+            size: The examples in the batch.
+        """
+        begin, end = self.span(size)
+        return slice(begin, end) if begin < end else slice(0, 1)  # a function may not bear a batch of none
 
     def total(self, part: Tensor) -> Tensor:
         """What this rank has added up over its examples, as a sum over all examples.

@@ -14,9 +14,11 @@ from torch import Tensor
 from torch.func import grad, vmap
 from torch.nn import functional as F  # noqa: N812
 
-from ggmc.bayes.nets import FreeViews, FrozenViews
+import ggmc
+from ggmc.bayes.nets import CNN, FreeViews, FrozenViews, GuideViews
 from ggmc.bayes.nets.augmentation import view
 from ggmc.errors import BadInput
+from ggmc.guides.batches import Batches
 from ggmc.targets.data_density import DataDensity
 
 
@@ -149,8 +151,12 @@ def free(pad: int, flip: bool) -> Tensor:
     return torch.cat([views.draw(9000), views.draw(9000)])
 
 
+def of_the_guide(pad: int, flip: bool) -> Tensor:
+    return GuideViews(pad=pad, flip=flip).draw(18_000, torch.Generator().manual_seed(0))
+
+
 @pytest.mark.parametrize("flip", [True, False])
-@pytest.mark.parametrize("draw", [frozen, free])
+@pytest.mark.parametrize("draw", [frozen, free, of_the_guide])
 def test_all_views_are_equally_likely(draw: Callable[[int, bool], Tensor], flip: bool) -> None:
     codes = draw(1, flip)
     kinds, counts = codes.unique(dim=0, return_counts=True)
@@ -184,9 +190,9 @@ def test_free_views_applied() -> None:
     ("settings", "kinds"),
     [
         ({"number": 0}, [FrozenViews]),
-        ({"pad": -1}, [FrozenViews, FreeViews]),
-        ({"pad": 1.5}, [FrozenViews, FreeViews]),
-        ({"flip": "yes"}, [FrozenViews, FreeViews]),
+        ({"pad": -1}, [FrozenViews, FreeViews, GuideViews]),
+        ({"pad": 1.5}, [FrozenViews, FreeViews, GuideViews]),
+        ({"flip": "yes"}, [FrozenViews, FreeViews, GuideViews]),
     ],
 )
 def test_refused_settings(settings: dict[str, Any], kinds: list[Any]) -> None:
@@ -250,6 +256,9 @@ def test_the_default_device_does_not_matter() -> None:
         assert torch.equal(frozen_views.apply(images, codes)[:, 0], images)
         assert torch.equal(FreeViews(pad=2, seed=3).draw(6), drawn)
         assert torch.equal(FreeViews(pad=2, seed=3).apply(images), view(images, drawn, 2))
+        in_guide = GuideViews(pad=2).draw(6, torch.Generator("cpu").manual_seed(3))
+        assert torch.equal(in_guide, drawn)
+        assert torch.equal(GuideViews(pad=2).apply((images, drawn[:, 0]), drawn)[0], view(images, drawn, 2))
 
 
 def test_views_are_plain_values() -> None:
@@ -258,5 +267,113 @@ def test_views_are_plain_values() -> None:
     assert used == fresh != FreeViews(seed=4)
     assert hash(used) == hash(fresh)
     assert pickle.loads(pickle.dumps(fresh)) == fresh
-    with pytest.raises(AttributeError):
-        used.pad = 3  # pyright: ignore[reportAttributeAccessIssue]
+    guided = GuideViews(pad=2)
+    assert pickle.loads(pickle.dumps(guided)) == guided != GuideViews(pad=2, flip=False)
+    assert hash(guided) == hash(GuideViews(pad=2))
+    assert repr(guided) == "GuideViews(pad=2, flip=True)"
+    for views in (used, guided):
+        with pytest.raises(AttributeError):
+            views.pad = 3  # pyright: ignore[reportAttributeAccessIssue]
+
+
+# In the guide
+
+
+def classified(number: int = 24, vectorise: bool = True) -> ggmc.Posterior:
+    torch.manual_seed(0)
+    return posterior_of(torch.randn(number, 1, 8, 8).double(), torch.randint(3, (number,)), vectorise)
+
+
+def posterior_of(images: Tensor, labels: Tensor, vectorise: bool = True) -> ggmc.Posterior:
+    net = CNN(classes=3, widths=(2, 2)).double()
+    return ggmc.Posterior(net, "categorical", ggmc.priors.Gaussian(1.0), images, labels, vectorise=vectorise)
+
+
+def some_rows(target: ggmc.Posterior, chains: int) -> Tensor:
+    generator = torch.Generator().manual_seed(1)
+    return target.start + 0.3 * torch.randn(chains, len(target.start), generator=generator).double()
+
+
+@pytest.mark.parametrize("vectorise", [True, False])
+@pytest.mark.parametrize("recut", [True, False])
+def test_untouched_views_give_the_clean_gradient(recut: bool, vectorise: bool) -> None:
+    target = classified(vectorise=vectorise)
+    plain = ggmc.Minibatch(7, recut=recut).bind(target)
+    viewed = ggmc.Minibatch(7, recut=recut, augment=GuideViews(pad=2)).bind(target)
+    numbers, tape = (field.tape(8, 3, torch.Generator().manual_seed(0)) for field in (plain, viewed))
+    assert numbers is not None
+    assert tape is not None
+    rows, codes = some_rows(target, 3), tape[..., (6 if recut else 1) :].unflatten(-1, (6, 3))
+    assert any(not torch.equal(plain(rows, a)[0], viewed(rows, b)[0]) for a, b in zip(numbers, tape, strict=True))
+    codes[...] = torch.tensor([0, 2, 2])
+    for a, b in zip(numbers, tape, strict=True):
+        assert torch.equal(plain(rows, a)[0], viewed(rows, b)[0])
+
+
+def test_the_gradient_is_that_of_the_views_in_the_tape() -> None:
+    target, views = classified(), GuideViews(pad=2)
+    field = ggmc.Minibatch(24, augment=views).bind(target)
+    tape = field.tape(1, 2, torch.Generator().manual_seed(0))
+    assert tape is not None
+    rows = some_rows(target, 2)
+    images, labels = target.data.slice(0, 24)
+    held = Batches(target.data, 24).indices[0]  # the only batch, in its own order
+    for row, entry, found in zip(rows, tape[0], field(rows, tape[0])[0], strict=True):
+        codes = torch.empty(24, 3, dtype=torch.long)
+        codes[held] = entry[1:].view(24, 3)
+        seen = torch.stack([plain_view(image, code, 2) for image, code in zip(images, codes, strict=True)])
+        torch.testing.assert_close(found, posterior_of(seen, labels).potential_and_gradient(row[None])[1][0])
+
+
+def test_the_mean_over_tapes_is_the_gradient_averaged_over_all_views() -> None:
+    """Each of the 18 views of all images at once is one potential; they are equally likely."""
+    target, chains = classified(6), 6000
+    row = some_rows(target, 1)
+    field = ggmc.Minibatch(6, augment=GuideViews(pad=1)).bind(target)
+    tape = field.tape(1, chains, torch.Generator().manual_seed(0))
+    assert tape is not None
+    each = field(row.expand(chains, -1), tape[0])[0]
+    images, labels = target.data.slice(0, 6)
+    by_view = []
+    for code in all_codes(1):
+        seen = torch.stack([plain_view(image, code, 1) for image in images])
+        by_view.append(posterior_of(seen, labels).potential_and_gradient(row)[1][0])
+    error = each.std(0) / chains**0.5 + 1e-12
+    assert ((each.mean(0) - torch.stack(by_view).mean(0)).abs() < 6 * error).all()
+    assert ((each.mean(0) - target.potential_and_gradient(row)[1][0]).abs() > 20 * error).any()
+
+
+@pytest.mark.parametrize("recut", [True, False])
+def test_a_posterior_is_sampled_exactly_from_views(recut: bool) -> None:
+    target = classified()
+    guide = ggmc.Minibatch(8, recut=recut, augment=GuideViews(pad=1))
+    assert target.not_exact is None
+    clean = target.potential(some_rows(target, 2))
+    trace = ggmc.sample(target, ggmc.GGMC(0.02, guide=guide), draws=20, warmup=0, chains=2, progress=False)
+    assert 0.1 < trace.stats["is_accepted"].mean() < 1
+    assert torch.equal(target.potential(some_rows(target, 2)), clean)  # U knows nothing of views
+
+
+def test_views_in_the_guide_go_with_frozen_ones() -> None:
+    torch.manual_seed(0)
+    images, labels = torch.randn(12, 1, 8, 8), torch.randint(3, (12,))
+    net, frozen_views = CNN(classes=3, widths=(2,)), FrozenViews(2, pad=1)
+    target = ggmc.Posterior(net, "categorical", ggmc.priors.Gaussian(1.0), images, labels, views=frozen_views)
+    kernel = ggmc.GGMC(0.01, guide=ggmc.Minibatch(6, augment=GuideViews(pad=1)))
+    assert ggmc.sample(target, kernel, draws=3, warmup=0, chains=2, progress=False).num_draws == 3
+
+
+def test_where_views_of_the_guide_do_not_go() -> None:
+    images, labels = torch.randn(12, 1, 8, 8), torch.randint(3, (12,))
+    net: Any = CNN(classes=3, widths=(2,))
+    with pytest.raises(BadInput, match=r"GuideViews go into the guide, as in ggmc.Minibatch"):
+        ggmc.Posterior(net, "categorical", ggmc.priors.Gaussian(1.0), images, labels, views=GuideViews())  # pyright: ignore
+    guide = ggmc.Minibatch(4, augment=GuideViews())
+    alone = DataDensity(lambda w: -(w**2).sum(), lambda w, x: -((x.mean((1, 2, 3)) - w) ** 2), images, torch.zeros(()))
+    with pytest.raises(BadInput, match=r"first part is a tensor of images, \(images, labels\), got Tensor"):
+        guide.bind(alone)
+    named = DataDensity(
+        lambda w: -(w**2).sum(), lambda w, b: -((b[0]["x"].mean((1, 2, 3)) - w) ** 2), ({"x": images},), torch.zeros(())
+    )
+    with pytest.raises(BadInput, match="got dict"):
+        guide.bind(named)

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 from torch.func import functional_call, grad, stack_module_state, vmap
 
-from ggmc.bayes.nets import CNN, MLP, ResNet20, replace_batchnorm
+from ggmc.bayes.nets import CNN, MLP, ResNet20, replace_batchnorm, resnet20
 from tests.support.nets import resnet, shaken
 
 NETS: dict[str, tuple[Callable[[], nn.Module], tuple[int, ...]]] = {
@@ -18,6 +18,8 @@ NETS: dict[str, tuple[Callable[[], nn.Module], tuple[int, ...]]] = {
     "CNN": (lambda: CNN(widths=(4, 6)), (5, 1, 8, 8)),
     "ResNet20 frn": (lambda: ResNet20(), (2, 3, 8, 8)),
     "ResNet20 frn swish": (lambda: ResNet20(activation="swish"), (2, 3, 8, 8)),
+    "ResNet20 published frn": (lambda: resnet20("frn"), (2, 3, 8, 8)),
+    "ResNet20 published frn-swish": (lambda: resnet20("frn-swish"), (2, 3, 8, 8)),
     "ResNet20 group": (lambda: ResNet20(norm="group"), (2, 3, 8, 8)),
     "ResNet20 none": (lambda: ResNet20(norm=None), (2, 3, 8, 8)),
     "ResNet20 replaced": (lambda: replace_batchnorm(ResNet20(norm="batch")), (2, 3, 8, 8)),

@@ -2,9 +2,9 @@
 
 BatchNorm in training mode makes an example depend on the others in its batch, and random augmentation changes the data
 from one call to the next; under either, U is not a function of the parameters alone. Here are nets without them
-(`MLP`, `CNN`, `ResNet20`), a norm that uses each example alone (`FilterResponseNorm`), a function that replaces the
-BatchNorm of other nets (`replace_batchnorm`), and augmentation in an exact and a random form (`FrozenViews`,
-`FreeViews`).
+(`MLP`, `CNN`, `ResNet20`, and `resnet20` for its published forms, of which one has BatchNorm), a norm that uses each
+example alone (`FilterResponseNorm`), a function that replaces the BatchNorm of other nets (`replace_batchnorm`), and
+augmentation in two exact forms and a random one (`GuideViews`, `FrozenViews`, `FreeViews`).
 
 Example:
     >>> import torch
@@ -15,10 +15,21 @@ Example:
 
 from __future__ import annotations
 
-from ggmc.bayes.nets.augmentation import FreeViews, FrozenViews
+from ggmc.bayes.nets.augmentation import FreeViews, FrozenViews, GuideViews
 from ggmc.bayes.nets.cnn import CNN
 from ggmc.bayes.nets.mlp import MLP
 from ggmc.bayes.nets.normalisation import TLU, FilterResponseNorm, replace_batchnorm
-from ggmc.bayes.nets.resnet import ResNet20
+from ggmc.bayes.nets.resnet import ResNet20, resnet20
 
-__all__ = ["CNN", "MLP", "TLU", "FilterResponseNorm", "FreeViews", "FrozenViews", "ResNet20", "replace_batchnorm"]
+__all__ = [
+    "CNN",
+    "MLP",
+    "TLU",
+    "FilterResponseNorm",
+    "FreeViews",
+    "FrozenViews",
+    "GuideViews",
+    "ResNet20",
+    "replace_batchnorm",
+    "resnet20",
+]

@@ -1,17 +1,28 @@
-"""Augmented images, in a form that can be sampled exactly and one that cannot.
+"""Augmented images, in three forms: which of them is exact, and what posterior it samples.
 
 A view of an image is three whole numbers, its code (flip, dy, dx), carried out in this order: mirror left and right if
 flip is 1; put `pad` zeros around; cut out a window of the original size whose top left corner is at row dy and column
 dx of the padded image. So (0, pad, pad) is the image itself. Codes are data: they can be stored, counted and repeated.
 
-Fresh random views at every evaluation make U a random number instead of a function of the parameters, and a Metropolis
-test that compares two such numbers is not exact. Fixed views make it a function again. `FrozenViews` draws K views of
-each example once; with the log likelihood of an example averaged over its K views,
+| form          | given to                     | views change         | U is that of           | exact          |
+|---------------|------------------------------|----------------------|------------------------|----------------|
+| `GuideViews`  | `ggmc.Minibatch(augment=…)`  | with each trajectory | the images as they are | yes            |
+| `FrozenViews` | `ggmc.Posterior(views=…)`    | never                | K fixed views of each  | yes            |
+| `FreeViews`   | `ggmc.Posterior(views=…)`    | with each evaluation | none: it is random     | no             |
+
+`GuideViews` samples the posterior of the model without augmentation: views are part of the tape and only drive the
+motion, and the Metropolis test corrects them away (`ggmc.guides.augmentation`). The further views are from the images,
+as the model sees them, the fewer trajectories are accepted.
+
+`FrozenViews` samples the posterior of another model. It draws K views of each example once; with the log likelihood of
+an example averaged over its K views,
 
     U(θ) = −log prior(θ) − Σᵢ (1/K) Σₖ log p(yᵢ | view k of xᵢ, θ),
 
-a deterministic sum over examples whose posterior can be sampled exactly. It counts each example once, not K times. It
-is the posterior of another model than the one without augmentation, though, and depends on the K views drawn.
+a deterministic sum over examples. It counts each example once, not K times, and depends on the K views drawn.
+
+`FreeViews` is the augmentation of ordinary training. U is a random number instead of a function of the parameters, and
+a Metropolis test that compares two such numbers is not exact: it is there to be monitored.
 """
 
 from __future__ import annotations
@@ -24,6 +35,47 @@ import torch
 from torch import Tensor
 
 from ggmc.errors import BadInput, require_count
+from ggmc.guides.augmentation import Augmentation
+from ggmc.targets.layout import Tree
+
+
+@dataclass(frozen=True)
+class GuideViews(Augmentation):
+    """Views in the guide alone, fresh for each trajectory: exact, and of the posterior of the images as they are.
+
+    All flips and offsets are equally likely. The data are pairs whose first part is the images, as in `ggmc.Posterior`.
+
+    Args:
+        pad: How many zeros are put around the image, in pixels on each side: the largest shift. Default 4.
+        flip: Whether a view may be mirrored left and right. Default True.
+
+    Example:
+        >>> import torch, ggmc
+        >>> images, labels = torch.rand(40, 1, 8, 8), torch.randint(10, (40,))
+        >>> posterior = ggmc.Posterior(ggmc.nets.CNN(), "categorical", ggmc.priors.Gaussian(1.0), images, labels)
+        >>> guide = ggmc.Minibatch(10, augment=ggmc.nets.GuideViews(pad=1))
+        >>> trace = ggmc.sample(posterior, ggmc.GGMC(1e-2, guide=guide), draws=5, warmup=0, chains=2, progress=False)
+        >>> trace.num_draws
+        5
+    """
+
+    pad: int = 4
+    flip: bool = True
+
+    def __post_init__(self) -> None:
+        require_count("pad", self.pad, least=0)
+        _check_flip(self.flip)
+
+    def draw(self, number: int, generator: torch.Generator) -> Tensor:
+        return _random_codes((number,), self.pad, self.flip, generator)
+
+    def apply(self, batch: Tree, codes: Tensor) -> Tree:
+        if not isinstance(batch, tuple | list) or not isinstance(batch[0], Tensor):
+            raise BadInput(
+                "GuideViews need data whose first part is a tensor of images, (images, labels), got "
+                f"{type(batch[0] if isinstance(batch, tuple | list) else batch).__name__}"
+            )
+        return (view(batch[0], codes, self.pad), *batch[1:])
 
 
 @dataclass(frozen=True)
@@ -126,8 +178,8 @@ class FreeViews:
     """
 
     not_exact: ClassVar[str | None] = (
-        "FreeViews draws fresh views at every call, so U is not a function of the parameters. Use FrozenViews, or "
-        "adjust=False"
+        "FreeViews draws fresh views at every call, so U is not a function of the parameters. Use FrozenViews, "
+        "Minibatch(augment=GuideViews()), or adjust=False"
     )
 
     pad: int = 4
@@ -213,7 +265,7 @@ def view(images: Tensor, codes: Tensor, pad: int) -> Tensor:
 def _random_codes(shape: tuple[int, ...], pad: int, flip: bool, generator: torch.Generator) -> Tensor:
     """Uniform codes, one random number each: the codes of the first examples do not depend on how many follow."""
     sides = (1 + int(flip), 2 * pad + 1, 2 * pad + 1)
-    numbers = torch.randint(sides[0] * sides[1] * sides[2], shape, generator=generator, device="cpu")
+    numbers = torch.randint(sides[0] * sides[1] * sides[2], shape, generator=generator, device=generator.device)
     return torch.stack(torch.unravel_index(numbers, sides), -1)
 
 
