@@ -72,7 +72,7 @@ MALICIOUS: dict[str, tuple[Change, str]] = {
     "another format": (lambda root: settings(root).update(format=99), "is of format 99"),
     "no settings": (lambda root: root["attributes"].clear(), "does not describe a run"),
     "settings that are a list": (lambda root: root["attributes"].update(ggmc=[1]), "does not describe a run"),
-    "a thinning of zero": (lambda root: settings(root).update(thin=0), "thin is 0"),
+    "a thinning of zero": (lambda root: settings(root).update(thin=0), "its thin is 0"),
 }
 
 

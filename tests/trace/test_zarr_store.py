@@ -198,7 +198,8 @@ def test_what_made_the_run_is_stored(tmp_path: Path) -> None:
 def test_blocks_wait_until_they_are_worth_writing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     from ggmc.trace import zarr_store
 
-    settings = {"format": 1, "warnings": [], "attributes": {}}
+    settings: dict[str, Any] = {"format": 1, "warnings": [], "remarks": [], "attributes": {}, "kernel": {}}
+    settings |= {"tuned_kernel": None, "settings": None, "fingerprint": {}}
     store = ZarrStore.create(ggmc.RunFolder(tmp_path / "run"), constrained(), settings, {})
     block = Block(np.zeros((2, 10, 5)), {"lp": np.zeros((2, 10))})
     store.append(block)
