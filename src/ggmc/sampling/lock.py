@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from filelock import FileLock, Timeout
@@ -60,10 +60,11 @@ def new_folder(path: Path) -> Iterator[None]:
             yield
         except BaseException:
             if not holds_a_run(path):
-                _clear(path)
-                if made:
-                    (path / LOCK).unlink(missing_ok=True)
-                    path.rmdir()
+                with suppress(OSError):  # of a folder that is gone, or not ours to remove: the first error counts
+                    _clear(path)
+                    if made:
+                        (path / LOCK).unlink(missing_ok=True)
+                        path.rmdir()
             raise
 
 
