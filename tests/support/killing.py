@@ -182,9 +182,9 @@ def main(case: str, where: Path, kills: int, seed: int = 0) -> None:
     while killed.total() < kills:
         every, phase = moments.choice(EVERY), next(turns)
         most = calls[every].get(phase, 0) if phase != "reading" else 2000  # which begins with the first resumption
-        if not most:
+        if not most or (phase == "reading" and not holds_a_run(run)):
             continue
-        at = moments.randrange(most) + 1
+        at = moments.randrange(-(-most // 2)) + 1  # the second half is met where a run goes on from the first
         finished = in_a_child(lambda e=every: attempt(case, run, e), Countdown(phase, at))
         killed[phase] += not finished
         ended += finished
