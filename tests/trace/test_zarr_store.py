@@ -115,6 +115,34 @@ def test_a_loaded_trace_predicts_as_the_original(tmp_path: Path) -> None:
     np.testing.assert_array_equal(np.asarray(other.log_likelihood()), trace.log_likelihood())
 
 
+READ_ELSEWHERE = """
+import sys
+import numpy as np
+import ggmc
+from tests.support.posteriors import X, Y
+from tests.trace.test_zarr_store import net
+
+trace = ggmc.load(sys.argv[1], net())
+score = trace.score(X, Y)
+scores = {f"score {name}": score[name] for name in score}
+np.savez(sys.argv[2], mean=trace.predict(X).mean, rows=trace.positions, **scores)
+"""
+
+
+@pytest.mark.parametrize("saved", [True, False])
+def test_another_process_predicts_and_scores_to_the_last_bit(saved: bool, tmp_path: Path) -> None:
+    trace = ggmc.sample(net(), **OPTIONS, out=None if saved else tmp_path / "run")
+    if saved:
+        trace.save(tmp_path / "run")
+    command = [sys.executable, "-c", READ_ELSEWHERE, str(tmp_path / "run"), str(tmp_path / "found.npz")]
+    subprocess.run(command, cwd=Path(__file__).parents[2], check=True)
+    found = np.load(tmp_path / "found.npz")
+    np.testing.assert_array_equal(found["mean"], trace.predict(X).mean)
+    np.testing.assert_array_equal(found["rows"], np.asarray(trace.positions))
+    for name, value in trace.score(X, Y).items():
+        np.testing.assert_array_equal(found[f"score {name}"], value)
+
+
 def test_saved_and_loaded(tmp_path: Path) -> None:
     trace = ggmc.sample(constrained(), **OPTIONS)
     trace.save(tmp_path / "run")
@@ -175,6 +203,7 @@ def test_predictions_only(tmp_path: Path) -> None:
     np.testing.assert_allclose(kept["prediction"], expected, rtol=1e-12)
     assert not (tmp_path / "run" / "posterior").exists()
     assert kept.num_draws == 60
+    assert not any("could not be diagnosed" in warning for warning in kept.warnings)
     with pytest.raises(BadInput, match="keeps predictions only"):
         kept.predict(X)
     with pytest.raises(BadInput, match=r"give its inputs, predict_at, again"):
@@ -198,7 +227,8 @@ def test_what_made_the_run_is_stored(tmp_path: Path) -> None:
 def test_blocks_wait_until_they_are_worth_writing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     from ggmc.trace import zarr_store
 
-    settings = {"format": 1, "warnings": [], "attributes": {}}
+    settings: dict[str, Any] = {"format": 1, "warnings": [], "remarks": [], "attributes": {}, "kernel": {}}
+    settings |= {"tuned_kernel": None, "settings": None, "fingerprint": {}}
     store = ZarrStore.create(ggmc.RunFolder(tmp_path / "run"), constrained(), settings, {})
     block = Block(np.zeros((2, 10, 5)), {"lp": np.zeros((2, 10))})
     store.append(block)

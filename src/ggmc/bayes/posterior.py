@@ -29,6 +29,7 @@ from ggmc.bayes.module_checks import (
 from ggmc.bayes.nets import FreeViews, FrozenViews
 from ggmc.bayes.predict import Prediction, features, predict
 from ggmc.bayes.priors import Prior, assign
+from ggmc.bayes.private_random import global_states, set_global_states
 from ggmc.bayes.score import score
 from ggmc.bayes.unknowns import Unknowns
 from ggmc.errors import BadInput, require_count
@@ -138,13 +139,19 @@ class Posterior(DataDensity, PredictiveTarget):
         self._score = OverChains(self._score_of_row, self.layout, (None,), self.vectorise)
 
     def state_dict(self) -> dict[str, Tree]:
-        generator = {"views": self.views.generator.get_state()} if isinstance(self.views, FreeViews) else {}
-        return super().state_dict() | generator
+        found = {"views": self.views.generator.get_state()} if isinstance(self.views, FreeViews) else {}
+        if self.not_exact is not None:  # layers may draw from torch's own generators, and change their buffers
+            found |= {"buffers": dict(self.module.named_buffers()), "generators": global_states(self.device)}
+        return super().state_dict() | found
 
     def load_state_dict(self, stored: dict[str, Tree]) -> None:
         super().load_state_dict(stored)
         if isinstance(self.views, FreeViews):
             self.views.generator.set_state(stored["views"])
+        if self.not_exact is not None:
+            for name, buffer in self.module.named_buffers():
+                buffer.copy_(stored["buffers"][name])
+            set_global_states(self.device, stored["generators"])
 
     # Rows and values
 

@@ -68,3 +68,20 @@ class seeded(TorchDispatchMode):  # noqa: N801 (used like a function)
         if device not in self._generators:
             self._generators[device] = torch.Generator(device).manual_seed(self._seed)
         return self._generators[device]
+
+
+def global_states(device: torch.device) -> list[Tensor]:
+    """The states of torch's own generators that code on a device draws from."""
+    return [torch.get_rng_state(), *([torch.cuda.get_rng_state(device)] if device.type == "cuda" else [])]
+
+
+def set_global_states(device: torch.device, states: list[Tensor]) -> None:
+    """Put these generators back.
+
+    Args:
+        device: The device.
+        states: From `global_states`, perhaps on another device.
+    """
+    torch.set_rng_state(states[0])
+    if device.type == "cuda" and len(states) > 1:
+        torch.cuda.set_rng_state(states[1], device)

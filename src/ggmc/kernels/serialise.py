@@ -14,7 +14,7 @@ from torch import Tensor
 from ggmc.bayes.nets import GuideViews
 from ggmc.dynamics import schedule
 from ggmc.dynamics.mass import Mass, as_mass
-from ggmc.errors import BadInput
+from ggmc.errors import BadInput, GGMCError, NotExact
 from ggmc.guides import GUIDES
 from ggmc.kernels.amagold import AMAGOLD
 from ggmc.kernels.base import Kernel
@@ -108,11 +108,16 @@ def from_dict(plain: Mapping[str, Any], tensors: Mapping[str, Tensor] | None = N
         >>> from_dict({"kernel": "MALA", "step_size": 0.1}).step_size
         0.1
     """
-    settings = {name: _unplain(value, tensors or {}) for name, value in plain.items()}
-    name = settings.pop("kernel", None)
-    if name not in KERNELS:
+    name = plain.get("kernel")
+    if not isinstance(name, str) or name not in KERNELS:
         raise BadInput(f"unknown kernel {name!r}: known are {sorted(KERNELS)}")
-    return KERNELS[name](**settings)
+    try:
+        settings = {key: _unplain(value, tensors or {}) for key, value in plain.items() if key != "kernel"}
+        return KERNELS[name](**settings)
+    except (TypeError, LookupError, AttributeError, ValueError, RuntimeError) as error:
+        if isinstance(error, GGMCError):
+            raise
+        raise BadInput(f"these are not the settings of a kernel {name}: {str(error)[:200]}") from error
 
 
 def known_or_settings(plain: Mapping[str, Any], tensors: Mapping[str, Tensor] | None = None) -> Kernel | KernelSettings:
@@ -124,7 +129,7 @@ def known_or_settings(plain: Mapping[str, Any], tensors: Mapping[str, Tensor] | 
     """
     try:
         return from_dict(plain, tensors)
-    except (BadInput, TypeError):
+    except (BadInput, NotExact):
         name = str(plain.get("kernel"))
         return KernelSettings(name, {key: value for key, value in plain.items() if key != "kernel"})
 
@@ -157,10 +162,24 @@ def _plain_tensor(tensor: Tensor, large: Tensors) -> dict[str, Any]:
     return {"large": known_as, "dtype": dtype, "shape": list(tensor.shape)}
 
 
+def large_tensors(plain: Any) -> set[str]:
+    """The checksums of all large tensors in plain values.
+
+    Args:
+        plain: From `to_dict`.
+    """
+    if isinstance(plain, list):
+        return set().union(*map(large_tensors, plain))
+    if not isinstance(plain, dict):
+        return set()
+    own = {plain["large"]} if isinstance(plain.get("large"), str) else set[str]()
+    return own.union(*map(large_tensors, plain.values()))
+
+
 def checksum(tensor: Tensor) -> str:
     """SHA-256 of a tensor's precision, shape and numbers."""
     found = hashlib.sha256(f"{tensor.dtype} {list(tensor.shape)}".encode())
-    found.update(tensor.detach().cpu().contiguous().view(-1).view(torch.uint8).numpy().tobytes())
+    found.update(tensor.detach().cpu().contiguous().view(-1).view(torch.uint8).numpy().data)
     return found.hexdigest()
 
 
@@ -180,7 +199,10 @@ def _unplain(value: Any, large: Mapping[str, Tensor]) -> Any:
     if not isinstance(value, dict):
         return value
     if "tensor" in value:
-        return torch.tensor(value["tensor"], dtype=vars(torch)[value["dtype"]], device="cpu")
+        dtype = vars(torch)[value["dtype"]]
+        if not isinstance(dtype, torch.dtype):
+            raise BadInput(f"{value['dtype']!r} is no precision of a tensor")
+        return torch.tensor(value["tensor"], dtype=dtype, device="cpu")
     if "large" in value:
         if value["large"] not in large:
             raise BadInput(f"a {value['dtype']} tensor of shape {value['shape']} is not stored with the kernel")
@@ -191,6 +213,6 @@ def _unplain(value: Any, large: Mapping[str, Tensor]) -> Any:
     if "type" not in value:
         return settings
     name = settings.pop("type")
-    if name not in _PARTS:
+    if not isinstance(name, str) or name not in _PARTS:
         raise BadInput(f"unknown guide, augmentation or schedule {name!r}: known are {sorted(_PARTS)}")
     return _PARTS[name](**settings)

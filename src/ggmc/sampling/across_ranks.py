@@ -11,6 +11,7 @@ import numpy as np
 import torch
 from torch.utils._pytree import tree_map
 
+from ggmc.errors import BadInput
 from ggmc.kernels import Kernel, to_dict
 from ggmc.sampling.checkpoint import Checkpoint, Checkpoints
 from ggmc.sampling.ranks import Ranks
@@ -66,7 +67,7 @@ class RunCheckpoints:
     """
 
     def __init__(self, path: Path, every: float, ranks: Ranks):
-        self._files, self._ranks = Checkpoints(path, every), ranks
+        self._path, self._files, self._ranks = path, Checkpoints(path, every), ranks
 
     def due(self) -> bool:
         """Whether it is time for the next one: the first rank's clock says."""
@@ -86,9 +87,10 @@ class RunCheckpoints:
         """Those that can be read, the newest first, with this rank's state."""
         found = self._files.newest()
         for number, checkpoint in enumerate(found):
-            states = checkpoint.state["states"]
-            own = states[self._ranks.rank if self._ranks.by_chains else 0]
-            found[number] = checkpoint._replace(state=own)
+            states, wanted = checkpoint.state.get("states"), self._ranks.number if self._ranks.by_chains else 1
+            if not isinstance(states, list) or len(states) != wanted or not all(isinstance(s, dict) for s in states):
+                raise BadInput(f"a checkpoint of {self._path} does not hold the states of {wanted} ranks")
+            found[number] = checkpoint._replace(state=states[self._ranks.rank if self._ranks.by_chains else 0])
         return found
 
 

@@ -8,9 +8,9 @@ import torch
 from torch import Tensor
 
 from ggmc.dynamics.state import Info, State
-from ggmc.errors import BadInput
 from ggmc.kernels import Kernel, Sampler, to_dict
 from ggmc.sampling.callbacks import Moment
+from ggmc.sampling.stored_state import check_stored
 from ggmc.targets.base import Target
 from ggmc.trace.diagnostics import configurational_temperature, kinetic_temperature, kinetic_temperatures
 from ggmc.trace.store import Block
@@ -62,7 +62,7 @@ class Chains:
             self.state = self.warmup.init(starts[rows], self.generator)
         else:
             given = {"kernel": to_dict(kernel), "warmup_iterations": warmup, "anneal": anneal}
-            _refuse_other_settings(stored, given, [rows.stop - rows.start, target.layout.size])
+            check_stored(stored, given, rows.stop - rows.start, target, self.generator)
             target.load_state_dict(stored["target"])
             self.warmup = Warmup(kernel, target, warmup, target_accept, anneal, stored["warmup"])
             self.state = State(**stored["state"]).map(lambda tensor: tensor.to(target.device, copy=True))
@@ -159,15 +159,6 @@ class Chains:
         if len(layout.shapes) > 1:  # one tensor is all there is
             stats["kinetic_temperatures"] = kinetic_temperatures(state.momentum, mass, layout)
         return Draw(state.position, stats | dict(info.statistics))
-
-
-def _refuse_other_settings(stored: dict[str, Any], given: dict[str, Any], shape: list[int]) -> None:
-    for name, value in given.items():
-        if stored[name] != value:
-            raise BadInput(f"the stored run has {name} {stored[name]!r}, but this one has {value!r}")
-    there = list(stored["state"]["position"].shape)
-    if there != shape:
-        raise BadInput(f"the stored run has [chains, parameters] {there}, but this one has {shape}")
 
 
 class Draw(NamedTuple):

@@ -69,13 +69,7 @@ class Plan:
             start: The chains' first positions, if they were given.
             part: As in the class.
         """
-        require_count("draws", draws)
-        require_count("warmup", warmup, least=0)
-        require_count("chains", chains)
-        if isinstance(seed, bool) or int(seed) != seed:
-            raise BadInput(f"seed must be a whole number, got {seed!r}")
-        if target_accept is not None and not 0 < target_accept < 1:
-            raise BadInput(f"target_accept must lie between 0 and 1, got {target_accept!r}")
+        cls(draws, warmup, chains, seed, target_accept, anneal, part=part)._check()
         own_seed = int(seed) if start is None else _seed_from(int(seed), _checked(start, chains))
         return cls(int(draws), int(warmup), int(chains), int(seed), target_accept, anneal, own_seed, part)
 
@@ -87,7 +81,20 @@ class Plan:
             plain: It may have other entries too.
         """
         plan = cls(**{name: plain[name] for name in cls.__dataclass_fields__})
+        plan._check()
         return plan if plan.part is None else replace(plan, part=tuple(plan.part))
+
+    def _check(self) -> None:
+        require_count("draws", self.draws)
+        require_count("warmup", self.warmup, least=0)
+        require_count("chains", self.chains)
+        for name, seed in (("seed", self.seed), ("own_seed", self.own_seed)):
+            if isinstance(seed, bool | str) or int(seed) != seed:
+                raise BadInput(f"{name} must be a whole number, got {seed!r}")
+        if self.target_accept is not None and not 0 < self.target_accept < 1:
+            raise BadInput(f"target_accept must lie between 0 and 1, got {self.target_accept!r}")
+        if self.part is not None and (len(self.part) != 2 or not 0 <= self.part[0] < self.part[1]):
+            raise BadInput(f"part must be (i, n) with i below n, got {self.part!r}")
 
     def to_dict(self) -> dict[str, Any]:
         """As plain values."""

@@ -227,6 +227,9 @@ def carry_out(
             all_remarks = dict.fromkeys([*remarks, *ranks.remarks(chains.remarks())])  # each once
             with bars_wanted(progress):
                 trace = _diagnosed(run, list(all_remarks), interrupts)
+            if interrupts.asked == signal.SIGTERM:  # it came too late to stop a trajectory
+                log.warning("Terminated after all is written: ggmc.load reads it.")
+                raise SystemExit(128 + signal.SIGTERM)
     for message in trace.warnings:
         log.warning("%s", message)
     return trace
