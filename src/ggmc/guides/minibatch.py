@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 
 from torch import Tensor
 
-from ggmc.errors import BadInput, require_count
+from ggmc.errors import BadInput, require_count, require_seed, require_switch
 from ggmc.guides.base import BatchGuide, GradientField
 from ggmc.guides.batches import Batches, Recut, RecutBatches
 from ggmc.guides.orders import Order, as_order
@@ -55,6 +55,8 @@ class Minibatch(BatchGuide):
     def __post_init__(self) -> None:
         check_size(self.size)
         as_order(self.order)
+        require_seed("seed", self.seed)
+        require_switch("recut", self.recut)
 
     def bind(self, target: Target) -> MinibatchField:
         target, size, order = with_data(target, self), known_size(self.size), as_order(self.order)
@@ -106,7 +108,7 @@ def batch_gradient(
 
 def check_size(size: int | str) -> None:
     """Refuse what is neither a number of examples nor "auto"."""
-    if size != "auto":
+    if not (isinstance(size, str) and size == "auto"):
         require_count("size", size)
 
 

@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ggmc.errors import BadInput, require_count
+from ggmc.errors import BadInput, require_between, require_count, require_positive, require_seed
 from ggmc.kernels import Kernel
 from ggmc.sampling.chains import Chains
 from ggmc.sampling.ranks import Ranks
@@ -72,10 +72,11 @@ class Plan:
         require_count("draws", draws)
         require_count("warmup", warmup, least=0)
         require_count("chains", chains)
-        if isinstance(seed, bool) or int(seed) != seed:
-            raise BadInput(f"seed must be a whole number, got {seed!r}")
-        if target_accept is not None and not 0 < target_accept < 1:
-            raise BadInput(f"target_accept must lie between 0 and 1, got {target_accept!r}")
+        require_seed("seed", seed)
+        if target_accept is not None:
+            require_between("target_accept", target_accept)
+        if anneal is not None:
+            require_positive("anneal", anneal)
         own_seed = int(seed) if start is None else _seed_from(int(seed), _checked(start, chains))
         return cls(int(draws), int(warmup), int(chains), int(seed), target_accept, anneal, own_seed, part)
 
@@ -142,9 +143,11 @@ class Plan:
 
 
 def _checked(start: object, chains: int) -> Tensor:
-    if not isinstance(start, Tensor) or start.dim() != 2 or len(start) != chains:
-        shape = list(start.shape) if isinstance(start, Tensor) else type(start).__name__
-        raise BadInput(f"start must be a tensor [chains, d] with {chains} rows, one for each chain, got {shape}")
+    if not isinstance(start, Tensor) or start.dim() != 2 or len(start) != chains or not start.is_floating_point():
+        got = f"{list(start.shape)} of {start.dtype}" if isinstance(start, Tensor) else type(start).__name__
+        raise BadInput(
+            f"start must be a floating point tensor [chains, d] with {chains} rows, one for each chain, got {got}"
+        )
     return start
 
 
