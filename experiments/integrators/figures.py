@@ -95,9 +95,7 @@ def curves(size: Size, measured: dict[str, dict[str, np.ndarray]], temperature: 
     save(figure, path)
 
 
-def acceptance(
-    size: Size, measured: dict[str, dict[str, np.ndarray]], half: list[dict[str, Any]], path: Path
-) -> None:
+def acceptance(size: Size, measured: dict[str, dict[str, np.ndarray]], half: list[dict[str, Any]], path: Path) -> None:
     """Acceptance against the learning rate: in the runs themselves, and from states that were burnt in.
 
     Args:

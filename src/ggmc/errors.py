@@ -31,7 +31,7 @@ class NotExact(GGMCError, ValueError):
 
 
 def _number(name: str, value: Any) -> float:
-    if isinstance(value, str | bytes):
+    if isinstance(value, str | bytes | bool):
         raise BadInput(f"{name} must be a number, got {value!r}")
     try:
         return float(value)
@@ -51,6 +51,25 @@ def require_not_negative(name: str, value: Any, *, finite: bool = True) -> None:
     number = _number(name, value)
     if math.isnan(number) or number < 0 or (finite and math.isinf(number)):
         raise BadInput(f"{name} must be zero or a positive number, got {value!r}")
+
+
+def require_between(name: str, value: Any, *, ends: bool = False) -> None:
+    """Refuse what does not lie between 0 and 1, which are refused too unless `ends=True`."""
+    number = _number(name, value)
+    if not (0 <= number <= 1 if ends else 0 < number < 1):
+        raise BadInput(f"{name} must lie between 0 and 1, got {value!r}")
+
+
+def require_switch(name: str, value: Any) -> None:
+    """Refuse what is neither True nor False: text such as "no" would count as True."""
+    if not isinstance(value, bool):
+        raise BadInput(f"{name} must be True or False, got {value!r}")
+
+
+def require_seed(name: str, value: Any) -> None:
+    """Refuse what torch's generators do not take as a seed."""
+    if isinstance(value, bool) or not isinstance(value, Integral) or not -(2**63) <= int(value) < 2**64:
+        raise BadInput(f"{name} must be a whole number of at most 64 bits, got {value!r}")
 
 
 def require_count(name: str, value: Any, least: int = 1) -> None:

@@ -12,6 +12,7 @@ from ggmc.bayes import initial_points
 from ggmc.bayes.data_checks import (
     called,
     check_form,
+    check_views,
     in_precision_of,
     own_copy,
     posterior_data,
@@ -23,6 +24,7 @@ from ggmc.bayes.module_checks import (
     batchnorm_trains,
     changed_buffer,
     evaluating,
+    first_output,
     not_exact_because_of,
     settle_batchnorm,
 )
@@ -32,7 +34,7 @@ from ggmc.bayes.priors import Prior, assign
 from ggmc.bayes.private_random import global_states, set_global_states
 from ggmc.bayes.score import score
 from ggmc.bayes.unknowns import Unknowns
-from ggmc.errors import BadInput, require_count
+from ggmc.errors import BadInput, require_count, require_seed
 from ggmc.targets.base import Advice, PredictiveTarget
 from ggmc.targets.batched import OverChains, no_validation
 from ggmc.targets.data import Data, InMemory
@@ -98,6 +100,7 @@ class Posterior(DataDensity, PredictiveTarget):
     ):
         if start not in initial_points.NAMES:
             raise BadInput(f"start must be one of {', '.join(initial_points.NAMES)}, got {start!r}")
+        check_views(views)
         self.module = own_copy(module)
         self.likelihood = as_likelihood(likelihood)
         self.way_to_start, self.views = start, views
@@ -202,7 +205,8 @@ class Posterior(DataDensity, PredictiveTarget):
         if data is None:
             return super().log_likelihoods(position)
         if not isinstance(data, Data):
-            data = self.checked(*data) if isinstance(data, tuple | list) else self.checked(data, None)
+            pair = data if isinstance(data, tuple | list) and len(data) == 2 else (data, None)
+            data = self.checked(*pair)
         with evaluating(self.module):  # other data are seen as they are, without views of them
             return self.data_sum.terms(position, data, self._score)
 
@@ -229,6 +233,7 @@ class Posterior(DataDensity, PredictiveTarget):
             (20, 4)
         """
         require_count("draws", draws)
+        require_seed("seed", seed)
         rows = initial_points.prior_draws(self, draws, torch.Generator(self.device).manual_seed(seed))
         return predict(self, rows, x, seed)
 
@@ -282,11 +287,7 @@ class Posterior(DataDensity, PredictiveTarget):
 
     def _check_output(self, data: Data, like: Tensor) -> None:
         few = data.slice(0, min(4, len(data)))
-        with torch.no_grad(), evaluating(self.module):
-            try:
-                output = called(self.module, None, in_precision_of(like, few[0]))
-            except Exception as error:
-                raise BadInput(f"the module cannot be called on the first rows of x: {error}") from error
+        output: object = first_output(self.module, few[0], like)
         if not isinstance(output, Tensor):
             raise BadInput(f"the module must return a tensor, got {type(output).__name__}")
         if output.dim() == 0 or len(output) != len(few[1]):

@@ -15,6 +15,8 @@ from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
+from ggmc.errors import require_seed
+
 # The overloads that take a generator, of operations that come without
 WITH_GENERATOR: dict[str, tuple[str, Callable[[Any], Any]]] = {
     "default": ("generator", lambda operation: operation.generator),
@@ -42,6 +44,7 @@ class seeded(TorchDispatchMode):  # noqa: N801 (used like a function)
 
     def __init__(self, seed: int, device: torch.device):
         super().__init__()
+        require_seed("seed", seed)
         self._seed = seed
         self._generators = {device: torch.Generator(device).manual_seed(seed)}
 

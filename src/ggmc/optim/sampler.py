@@ -8,13 +8,13 @@ each.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-from ggmc.errors import BadInput
+from ggmc.errors import BadInput, require_seed
 from ggmc.kernels import KernelSettings
 from ggmc.optim.chain import Chain
 from ggmc.optim.flat import Flat
@@ -35,6 +35,8 @@ class Sampler(torch.optim.Optimizer):
     """
 
     def __init__(self, parameters: Given, integrator: Integrator, seed: int | None, **settings: Any):
+        if seed is not None:
+            require_seed("seed", seed)
         self._complete = False
         self._integrator = integrator
         self._module = parameters if isinstance(parameters, nn.Module) else None
@@ -91,6 +93,8 @@ class Sampler(torch.optim.Optimizer):
         """
         loss = None
         if closure is not None:
+            if not callable(closure):
+                raise BadInput(f"closure must be a function that computes the loss, got {closure!r}")
             with torch.enable_grad():
                 loss = closure()
         now, trajectory, chain = self._settings(), self._trajectory, self._chain
@@ -182,6 +186,8 @@ class Sampler(torch.optim.Optimizer):
         Args:
             state_dict: The result of `state_dict()` of a sampler with the same settings.
         """
+        if not isinstance(state_dict, Mapping):
+            raise BadInput(f"a state must be the dict that state_dict() gave, got {type(state_dict).__name__}")
         packed = state_dict.get("sampler")
         if packed is None or packed["kind"] != self._kind():
             kind = "another optimiser" if packed is None else packed["kind"]

@@ -192,7 +192,12 @@ def as_number(potential: Any, device: torch.device) -> Tensor:
         potential: A number or a tensor of one number.
         device: Where it is needed.
     """
-    tensor = torch.as_tensor(potential, dtype=torch.float64, device=device).detach()
+    try:
+        if isinstance(potential, bool):
+            raise TypeError
+        tensor = torch.as_tensor(potential, dtype=torch.float64, device=device).detach()
+    except (TypeError, ValueError, RuntimeError) as error:
+        raise BadInput(f"potential must be one number, the loss summed over all data, got {potential!r}") from error
     if tensor.numel() != 1:
         raise BadInput(
             f"potential must be one number, the loss summed over all data, got shape {tuple(tensor.shape)}: sum it"

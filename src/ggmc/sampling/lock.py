@@ -13,7 +13,7 @@ from ggmc.errors import BadInput
 from ggmc.sampling.checkpoint import FOLDER as CHECKPOINTS
 from ggmc.sampling.checkpoint import is_checkpoint
 from ggmc.trace.atomic_files import is_partial, remove_partial_files
-from ggmc.trace.run_folder import TENSORS, holds_a_run
+from ggmc.trace.run_folder import TENSORS, holds_a_run, make_folder
 
 LOCK = ".lock"
 
@@ -47,10 +47,7 @@ def new_folder(path: Path) -> Iterator[None]:
     """
     _refuse_a_run(path)
     made = not path.exists()
-    try:
-        path.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise BadInput(f"the folder {path} cannot be made: {error}") from error
+    make_folder(path)
     if not path.is_dir() or not all(map(_was_left_by_a_killed_run, path.iterdir())):
         raise BadInput(f"{path} is not an empty folder: give another one, so that nothing in it is written over")
     with locked(path):

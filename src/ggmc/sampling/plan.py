@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ggmc.errors import BadInput, require_count
+from ggmc.errors import BadInput, require_between, require_count, require_positive, require_seed
 from ggmc.kernels import Kernel
 from ggmc.sampling.chains import Chains
 from ggmc.sampling.ranks import Ranks
@@ -88,11 +88,12 @@ class Plan:
         require_count("draws", self.draws)
         require_count("warmup", self.warmup, least=0)
         require_count("chains", self.chains)
-        for name, seed in (("seed", self.seed), ("own_seed", self.own_seed)):
-            if isinstance(seed, bool | str) or int(seed) != seed:
-                raise BadInput(f"{name} must be a whole number, got {seed!r}")
-        if self.target_accept is not None and not 0 < self.target_accept < 1:
-            raise BadInput(f"target_accept must lie between 0 and 1, got {self.target_accept!r}")
+        require_seed("seed", self.seed)
+        require_seed("own_seed", self.own_seed)
+        if self.target_accept is not None:
+            require_between("target_accept", self.target_accept)
+        if self.anneal is not None:
+            require_positive("anneal", self.anneal)
         if self.part is not None and (len(self.part) != 2 or not 0 <= self.part[0] < self.part[1]):
             raise BadInput(f"part must be (i, n) with i below n, got {self.part!r}")
 
@@ -149,9 +150,11 @@ class Plan:
 
 
 def _checked(start: object, chains: int) -> Tensor:
-    if not isinstance(start, Tensor) or start.dim() != 2 or len(start) != chains:
-        shape = list(start.shape) if isinstance(start, Tensor) else type(start).__name__
-        raise BadInput(f"start must be a tensor [chains, d] with {chains} rows, one for each chain, got {shape}")
+    if not isinstance(start, Tensor) or start.dim() != 2 or len(start) != chains or not start.is_floating_point():
+        got = f"{list(start.shape)} of {start.dtype}" if isinstance(start, Tensor) else type(start).__name__
+        raise BadInput(
+            f"start must be a floating point tensor [chains, d] with {chains} rows, one for each chain, got {got}"
+        )
     return start
 
 

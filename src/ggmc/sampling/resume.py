@@ -15,17 +15,18 @@ from typing import Any
 
 from ggmc.errors import BadInput, require_count, require_not_negative
 from ggmc.kernels import Kernel, from_dict, to_dict
+from ggmc.kernels.base import require_kernel
 from ggmc.sampling.across_ranks import Elsewhere, RunCheckpoints
-from ggmc.sampling.callbacks import Callback
+from ggmc.sampling.callbacks import Callback, check_callback
 from ggmc.sampling.chains import Chains
 from ggmc.sampling.checkpoint import usable
 from ggmc.sampling.lock import locked
 from ggmc.sampling.plan import Plan
 from ggmc.sampling.ranks import Ranks, current
 from ggmc.sampling.run import Run, carry_out
-from ggmc.targets.base import Target
+from ggmc.targets.base import Target, require_target
 from ggmc.targets.layout import Tree
-from ggmc.trace.run_folder import RunFolder
+from ggmc.trace.run_folder import RunFolder, checked_path
 from ggmc.trace.save_load import check_target
 from ggmc.trace.trace import Trace
 from ggmc.trace.zarr_store import ZarrStore
@@ -70,11 +71,13 @@ def resume(
         ...     longer.num_draws, bool((longer["theta"][:, :50] == trace["theta"][:, :50]).all())
         (80, True)
     """
-    path = Path(path)
+    path = checked_path(path)
     if draws is not None:
         require_count("draws", draws)
-    if not isinstance(target, Target):
-        raise BadInput(f"target must be a target such as ggmc.Density(log_prob, start), got {target!r}")
+    require_target(target)
+    if kernel is not None:
+        require_kernel(kernel)
+    check_callback(callback)
     stored = ZarrStore.read(path)
     check_target(stored.settings, target, path)
     plan = stored.settings["settings"]

@@ -201,6 +201,12 @@ def _named_start(start: Parameters) -> dict[str, Tensor]:
     if not named:
         raise BadInput("start must hold at least one tensor, got an empty dict")
     for name, value in named.items():
+        if not isinstance(name, str):
+            raise BadInput(f"start must have text as names, got {name!r}")
+        if value.layout != torch.strided or value.device.type == "meta":
+            raise BadInput(
+                f"start must be ordinary tensors with values, got {value.layout} on {value.device} for {name}"
+            )
         if not value.is_floating_point():
             raise BadInput(f"start must be floating point, got {value.dtype} for {name}: use .double()")
         if not value.isfinite().all():
@@ -229,6 +235,8 @@ def _transforms(
         if not one_tensor:
             raise BadInput("constraints must be a dict of name: constraint where start is a dict")
         constraints = {ONLY_NAME: constraints}
+    if constraints is not None and not isinstance(constraints, Mapping):
+        raise BadInput(f"constraints must be a constraint or transform, or a dict of these, got {constraints!r}")
     constraints = dict(constraints or {})
     unknown = sorted(set(constraints) - set(start))
     if unknown:
@@ -236,6 +244,8 @@ def _transforms(
     transforms: dict[str, Transform] = dict.fromkeys(start, identity_transform)
     for name, constraint in constraints.items():
         transform: Any = constraint if isinstance(constraint, Transform) else _bijection(name, constraint)
+        if not transform.bijective:
+            raise BadInput(f"the transform of {name} must be a bijection, got {transform}")
         allowed = transform.codomain if isinstance(constraint, Transform) else constraint
         # A value on the border of its constraint passes the check but lies at infinity on the unconstrained scale.
         if not allowed.check(start[name]).all() or not transform.inv(start[name]).isfinite().all():

@@ -40,15 +40,21 @@ def from_pyro(model: Callable[..., Any], *args: Any, **kwargs: Any) -> Density:
         from pyro import poutine
     except ImportError as error:
         raise ImportError("from_pyro needs Pyro: pip install ggmc[pyro]") from error
+    if not callable(model):
+        raise BadInput(f"from_pyro needs a Pyro model, a function that calls pyro.sample, got {model!r}")
 
     def prior_draw(seed: int) -> Any:
         with torch.random.fork_rng(), pyro.validation_enabled(False):
             torch.manual_seed(seed)
             return poutine.trace(model).get_trace(*args, **kwargs)
 
+    def is_possible(draw: Any) -> bool:
+        with pyro.validation_enabled(False):
+            return math.isfinite(float(draw.log_prob_sum()))
+
     prior = prior_draw(0)
     for seed in range(1, PRIOR_DRAWS):  # a draw from the prior may lie where the data are impossible
-        if math.isfinite(float(prior.log_prob_sum())):
+        if is_possible(prior):
             break
         prior = prior_draw(seed)
     start: dict[str, Tensor] = {}

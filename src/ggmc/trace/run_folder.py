@@ -61,13 +61,37 @@ class RunFolder:
     predict_at: Tree = None
 
     def __post_init__(self) -> None:
-        if not isinstance(self.path, str | Path):
-            raise BadInput(f"the path of a run must be text or a Path, got {self.path!r}")
+        checked_path(self.path)
         if self.checkpoint_every != 0:
             require_positive("checkpoint_every", self.checkpoint_every)
         if self.precision is not None and self.precision not in PRECISIONS:
             raise BadInput(f"precision must be one of {', '.join(PRECISIONS)}, got {self.precision!r}")
         require_count("thin", self.thin)
+
+
+def checked_path(path: object) -> Path:
+    """The path of a run; refuses what is none."""
+    if not isinstance(path, str | Path):
+        raise BadInput(f"the path of a run must be text or a Path, got {path!r}")
+    try:
+        Path(path).exists()  # also where the name is too long, or has a character that no name has
+    except (OSError, ValueError) as error:
+        raise BadInput(f"there can be no folder {str(path)[:100]!r}: {error}") from error
+    if "\0" in str(path):
+        raise BadInput(f"there can be no folder {str(path)[:100]!r}: its name has a null character")
+    return Path(path)
+
+
+def make_folder(path: Path) -> None:
+    """Make a folder where there is none.
+
+    Args:
+        path: The folder.
+    """
+    try:
+        path.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise BadInput(f"the folder {path} cannot be made: {error}") from error
 
 
 class Root(NamedTuple):

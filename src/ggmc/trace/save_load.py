@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -13,11 +13,11 @@ from torch import Tensor
 from ggmc.errors import BadInput
 from ggmc.kernels import to_dict
 from ggmc.kernels.serialise import known_or_settings
-from ggmc.targets.base import Target
+from ggmc.targets.base import Target, require_target
 from ggmc.targets.fingerprint import compared, differences, fingerprint
 from ggmc.trace.merged import merge
 from ggmc.trace.record import draws_at_once
-from ggmc.trace.run_folder import FORMAT, RunFolder, holds_a_run
+from ggmc.trace.run_folder import FORMAT, RunFolder, checked_path, holds_a_run, make_folder
 from ggmc.trace.store import Block
 from ggmc.trace.trace import Trace
 from ggmc.trace.zarr_store import ZarrStore
@@ -44,9 +44,9 @@ def load(path: str | Path | Sequence[str | Path], target: Target | None = None) 
         ...     bool((ggmc.load(f"{folder}/run")["theta"] == trace["theta"]).all())
         True
     """
-    if not isinstance(path, str | Path):
-        return _merged([Path(one) for one in path], target)
-    path = Path(path)
+    if isinstance(path, Iterable) and not isinstance(path, str | bytes):
+        return _merged([checked_path(one) for one in path], target)
+    path = checked_path(path)
     store = ZarrStore.read(path)
     settings = store.settings
     if target is not None:
@@ -78,6 +78,7 @@ def save(trace: Trace, path: str | Path) -> None:
     target = trace.needed_target("stored values")
     if holds_a_run(path) or (path.exists() and (not path.is_dir() or any(path.iterdir()))):
         raise BadInput(f"{path} is not an empty folder: give another one, so that nothing in it is written over")
+    make_folder(path)
     attributes = json.loads(json.dumps(trace.attributes, default=str))
     tensors: dict[str, Tensor] = {}
     settings: dict[str, Any] = {
@@ -106,6 +107,7 @@ def check_target(settings: dict[str, Any], target: Target, path: Path) -> None:
         target: The target.
         path: The run's folder, for the message.
     """
+    require_target(target)
     found = differences(settings["fingerprint"], target)
     if found:
         raise BadInput(f"this is not the target of the run in {path}: {'; '.join(found)}")

@@ -156,6 +156,11 @@ class MemoryStore(Store):
         _put(self._kept, self._number, block)
         self._number = end  # last of all: what is interrupted before this line leaves the store as it was
 
+    @property
+    def num_draws(self) -> int:
+        """Draws per chain so far."""
+        return self._number
+
     def rows(self) -> np.ndarray:
         return self._all().rows
 

@@ -20,7 +20,7 @@ import numpy as np
 import torch
 
 from ggmc import progress
-from ggmc.errors import BadInput, require_count
+from ggmc.errors import BadInput, require_between, require_count
 from ggmc.targets.base import Target
 from ggmc.trace.store import Rows
 
@@ -58,8 +58,7 @@ def temperatures(trace: Trace, draws: int = 50, level: float = 0.95) -> pandas.D
     import pandas
 
     require_count("draws", draws, least=2)
-    if not 0 < level < 1:
-        raise BadInput(f"level must lie between 0 and 1, got {level!r}")
+    require_between("level", level)
     target = trace.target
     if target is None:
         raise BadInput("temperatures need the target, which this trace does not have: set trace.target")

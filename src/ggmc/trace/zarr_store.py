@@ -91,8 +91,10 @@ class ZarrStore(Store):
         names, transformed = dict(target.layout.shapes), sorted(set(target.layout.shapes) - target.untransformed)
         for name in names:
             check_name(name)
-        if folder.predict_at is not None and not isinstance(target, PredictiveTarget):
-            raise BadInput(f"predict_at needs a target such as ggmc.Posterior, got {target!r}")
+        if folder.predict_at is not None:
+            if not isinstance(target, PredictiveTarget):
+                raise BadInput(f"predict_at needs a target such as ggmc.Posterior, got {target!r}")
+            target.prediction_features(target.start[None], folder.predict_at)  # refused now, not after the first draws
         store = cls(
             Path(folder.path),
             settings
