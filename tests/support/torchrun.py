@@ -11,10 +11,10 @@ from pathlib import Path
 ROOT = Path(__file__).parents[2]
 
 
-def command(script: Path, *arguments: object, ranks: int = 2, restarts: int = 0) -> list[str]:
+def command(script: Path, *arguments: object, ranks: int = 2) -> list[str]:
     """The command line: a free port of its own, so that tests can run side by side."""
     run = [sys.executable, "-m", "torch.distributed.run", "--standalone", f"--nproc-per-node={ranks}"]
-    return [*run, f"--max-restarts={restarts}", str(script), *map(str, arguments)]
+    return [*run, str(script), *map(str, arguments)]
 
 
 def environment() -> dict[str, str]:
@@ -22,9 +22,7 @@ def environment() -> dict[str, str]:
     return {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": os.pathsep.join([str(ROOT), str(ROOT / "src")])}
 
 
-def torchrun(
-    folder: Path, program: str, *arguments: object, ranks: int = 2, restarts: int = 0
-) -> subprocess.CompletedProcess[str]:
+def torchrun(folder: Path, program: str, *arguments: object, ranks: int = 2) -> subprocess.CompletedProcess[str]:
     """Run a program on several ranks.
 
     Args:
@@ -32,11 +30,10 @@ def torchrun(
         program: Its text.
         arguments: Its arguments.
         ranks: How many.
-        restarts: How often all ranks are started again where one is lost.
     """
     script = folder / "script.py"
     script.write_text(textwrap.dedent(program))
     return subprocess.run(
-        command(script, *arguments, ranks=ranks, restarts=restarts),
+        command(script, *arguments, ranks=ranks),
         env=environment(), cwd=folder, capture_output=True, text=True, timeout=300, check=False,
     )  # fmt: skip
