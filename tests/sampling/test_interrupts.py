@@ -8,6 +8,7 @@ import threading
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 import ggmc
@@ -86,6 +87,19 @@ def test_an_exit_carries_the_draws() -> None:
         ggmc.sample(gaussian(), ggmc.HMC(0.5, 3), **SHORT, callback=leave)
     assert error.value.code == 3
     assert error.value.trace.num_draws == 9  # pyright: ignore[reportAttributeAccessIssue]
+
+
+def test_what_was_drawn_before_an_error_is_on_disk(tmp_path: Path) -> None:
+    def fail(moment: Any) -> None:
+        if moment.iteration == 9:
+            raise RuntimeError("no more")
+
+    with pytest.raises(RuntimeError, match="no more"):
+        ggmc.sample(gaussian(), ggmc.HMC(0.5, 3), **SHORT, callback=fail, out=tmp_path / "run")
+    whole = ggmc.sample(gaussian(), ggmc.HMC(0.5, 3), **SHORT)
+    found = ggmc.load(tmp_path / "run").positions
+    assert (np.asarray(found) == whole.positions[:, :9]).all()
+    assert found.shape[1] == 9
 
 
 def test_handlers_are_restored_and_those_of_the_program_are_kept() -> None:

@@ -19,6 +19,7 @@ from safetensors.torch import save
 import ggmc
 from ggmc.errors import BadInput
 from ggmc.sampling.checkpoint import Checkpoints, from_bytes, to_bytes
+from ggmc.trace import zarr_arrays
 from tests.support.gaussians import gaussian
 
 Change = Callable[[dict[str, Any]], None]
@@ -124,6 +125,18 @@ def test_as_many_draws_as_are_claimed_must_be_there(run: Path) -> None:
     trace = ggmc.load(run)
     assert "are damaged" in trace.warnings[-1]
     assert trace.num_draws <= 1000
+
+
+def test_a_damaged_chunk_that_is_full_is_noticed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(zarr_arrays, "LONGEST_CHUNK", 4)
+    path = tmp_path / "run"
+    whole = ggmc.sample(gaussian(2), ggmc.HMC(0.5, 2), 12, 5, 2, out=path, progress=False)  # three chunks, all full
+    first = np.asarray(whole.positions[:, :8])
+    last = path / "posterior" / "theta" / "c" / "0" / "2" / "0"
+    last.write_bytes(last.read_bytes()[:-10])
+    trace = ggmc.load(path)
+    assert "the last 4 are damaged" in trace.warnings[-1]
+    np.testing.assert_array_equal(np.asarray(trace.positions), first)
 
 
 @pytest.mark.parametrize("where", ["posterior/theta/c/0/0/0", "posterior", "checkpoints"])

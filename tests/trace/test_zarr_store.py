@@ -17,6 +17,7 @@ from torch.distributions import constraints
 
 import ggmc
 from ggmc.errors import BadInput
+from ggmc.kernels.serialise import checksum
 from ggmc.trace.store import Block
 from ggmc.trace.zarr_store import ZarrStore
 from tests.support.posteriors import NORMAL, X, Y
@@ -156,6 +157,13 @@ def test_saved_and_loaded(tmp_path: Path) -> None:
         trace.save(tmp_path / "run")
 
 
+def test_how_the_draws_were_made_is_saved_with_them(tmp_path: Path) -> None:
+    trace = ggmc.sample(constrained(), ggmc.HMC(0.3, 3), **options(draws=8, warmup=2))
+    trace.remarks = ["Warm-up moved chain 1."]
+    trace.save(tmp_path / "run")
+    assert ggmc.load(tmp_path / "run").remarks == trace.remarks
+
+
 def test_positions_are_read_in_parts(tmp_path: Path) -> None:
     usual = ggmc.sample(constrained(), **OPTIONS).positions
     rows = ggmc.sample(constrained(), **OPTIONS, out=tmp_path / "run").positions
@@ -236,6 +244,15 @@ def test_blocks_wait_until_they_are_worth_writing(tmp_path: Path, monkeypatch: p
     monkeypatch.setattr(zarr_store, "BUFFER", 0)
     store.append(block)
     assert ZarrStore.read(tmp_path / "run").num_draws == 20
+
+
+def test_large_tensors_of_every_commit_are_kept(tmp_path: Path) -> None:
+    """One of the kernel as it was given, such as an anchor, and the mass that warm-up finds later."""
+    given, found = ({checksum(tensor): tensor} for tensor in (torch.ones(3), torch.zeros(4)))
+    settings = {"format": 1, "warnings": [], "attributes": {}}
+    store = ZarrStore.create(ggmc.RunFolder(tmp_path / "run"), constrained(), settings, given)
+    store.commit({}, given | found)
+    assert set(ZarrStore.read(tmp_path / "run").tensors) == {*given, *found}
 
 
 @pytest.mark.parametrize("name", ["a/b", "..", "", "__x", ".hidden", "zarr.json", "a\\b"])
