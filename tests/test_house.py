@@ -18,7 +18,7 @@ SOURCE = ROOT / "src" / "ggmc"
 FILES = sorted(SOURCE.rglob("*.py"))
 
 ORDER = [
-    "errors", "progress", "datasets", "targets", "guides", "bayes", "dynamics", "kernels", "warmup", "trace",
+    "errors", "plain", "progress", "datasets", "targets", "guides", "bayes", "dynamics", "kernels", "warmup", "trace",
     "sampling", "optim",
 ]  # fmt: skip
 """From the bottom up. Bayes extends targets; optim uses dynamics."""

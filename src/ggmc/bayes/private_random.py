@@ -16,6 +16,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
 from ggmc.errors import require_seed
+from ggmc.plain import PlainDict
 
 # The overloads that take a generator, of operations that come without
 WITH_GENERATOR: dict[str, tuple[str, Callable[[Any], Any]]] = {
@@ -64,7 +65,7 @@ class seeded(TorchDispatchMode):  # noqa: N801 (used like a function)
         operation = function.overloadpacket
         return overload(operation) if overload is not None and name in operation.overloads() else None
 
-    def _generator(self, args: Any, kwargs: dict[str, Any]) -> torch.Generator:
+    def _generator(self, args: Any, kwargs: PlainDict) -> torch.Generator:
         tensors = (leaf.device for leaf in tree_leaves(args) if isinstance(leaf, Tensor))
         device = kwargs.get("device") or next(tensors, torch.device("cpu"))
         device = torch.device(device)

@@ -19,7 +19,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple, Protocol
+from typing import NamedTuple, Protocol
 
 from ggmc.errors import (
     BadInput,
@@ -29,6 +29,7 @@ from ggmc.errors import (
     require_positive,
     require_switch,
 )
+from ggmc.plain import PlainDict
 
 
 class Schedule(Protocol):
@@ -283,4 +284,4 @@ def _require_positive(name: str, values: Sequence[float], or_zero: bool = False)
             raise BadInput(f"a schedule of the {name} must give positive factors, got {value!r}")
 
 
-SCHEDULES: dict[str, Any] = {kind.__name__: kind for kind in (Flat, Cosine, Drops, Cyclical, ThereAndBack, Along, Over)}
+SCHEDULES: PlainDict = {kind.__name__: kind for kind in (Flat, Cosine, Drops, Cyclical, ThereAndBack, Along, Over)}

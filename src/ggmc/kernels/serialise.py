@@ -25,6 +25,8 @@ from ggmc.kernels.malt import MALT
 from ggmc.kernels.sghmc import SGHMC
 from ggmc.kernels.sgld import SGLD
 from ggmc.kernels.sgnht import SGNHT
+from ggmc.plain import PlainDict
+from ggmc.targets.layout import Tree
 
 KERNELS: dict[str, type[Kernel]] = {k.__name__: k for k in (AMAGOLD, GGMC, HMC, MALA, MALT, SGHMC, SGLD, SGNHT)}
 _PARTS: dict[str, type] = {**GUIDES, GuideViews.__name__: GuideViews, **schedule.SCHEDULES}
@@ -49,7 +51,7 @@ class KernelSettings:
     """
 
     name: str
-    settings: Mapping[str, Any] = field(default_factory=dict)
+    settings: Mapping[str, Tree] = field(default_factory=dict)
 
     @property
     def step_size(self) -> float | None:
@@ -71,7 +73,7 @@ class KernelSettings:
         return f"{self.name}({inside})"
 
 
-def to_dict(kernel: Kernel | KernelSettings, tensors: Tensors | None = None) -> dict[str, Any]:
+def to_dict(kernel: Kernel | KernelSettings, tensors: Tensors | None = None) -> PlainDict:
     """A kernel's settings as plain values, ready for JSON.
 
     Args:
@@ -88,7 +90,7 @@ def to_dict(kernel: Kernel | KernelSettings, tensors: Tensors | None = None) -> 
     if isinstance(kernel, KernelSettings):
         return {"kernel": kernel.name, **kernel.settings}
     known = KERNELS.get(type(kernel).__name__) is type(kernel)
-    found: dict[str, Any] = {"kernel": type(kernel).__name__ if known else _full_name(type(kernel))}
+    found: PlainDict = {"kernel": type(kernel).__name__ if known else _full_name(type(kernel))}
     large: Tensors = {} if tensors is None else tensors
     settings = {f.name: vars(kernel)[f.name] for f in fields(kernel)}  # pyright: ignore[reportArgumentType]
     if isinstance(kernel.mass, list | tuple):
@@ -96,7 +98,7 @@ def to_dict(kernel: Kernel | KernelSettings, tensors: Tensors | None = None) -> 
     return found | {name: _plain(value, large) for name, value in settings.items()}
 
 
-def from_dict(plain: Mapping[str, Any], tensors: Mapping[str, Tensor] | None = None) -> Kernel:
+def from_dict(plain: Mapping[str, Tree], tensors: Mapping[str, Tensor] | None = None) -> Kernel:
     """The kernel that `to_dict` described.
 
     Args:
@@ -120,7 +122,9 @@ def from_dict(plain: Mapping[str, Any], tensors: Mapping[str, Tensor] | None = N
         raise BadInput(f"these are not the settings of a kernel {name}: {str(error)[:200]}") from error
 
 
-def known_or_settings(plain: Mapping[str, Any], tensors: Mapping[str, Tensor] | None = None) -> Kernel | KernelSettings:
+def known_or_settings(
+    plain: Mapping[str, Tree], tensors: Mapping[str, Tensor] | None = None
+) -> Kernel | KernelSettings:
     """The same; of a kernel whose class, or a part of which, is not the library's, its settings.
 
     Args:
@@ -153,7 +157,7 @@ def _plain(value: Any, large: Tensors) -> Any:
     return {"type": _full_name(value if callable(value) else type(value))}  # the user's own: known by name only
 
 
-def _plain_tensor(tensor: Tensor, large: Tensors) -> dict[str, Any]:
+def _plain_tensor(tensor: Tensor, large: Tensors) -> PlainDict:
     dtype = str(tensor.dtype).removeprefix("torch.")
     if tensor.numel() <= LARGEST:
         return {"tensor": tensor.tolist(), "dtype": dtype}

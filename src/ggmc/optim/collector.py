@@ -31,6 +31,7 @@ from ggmc.kernels import KernelSettings, to_dict
 from ggmc.optim.module_values import ModuleValues
 from ggmc.optim.sampler import Sampler
 from ggmc.optim.trajectory_sampler import TrajectorySampler
+from ggmc.plain import PlainDict
 from ggmc.sampling.checkpoint import Checkpoints, usable
 from ggmc.sampling.lock import locked, new_folder
 from ggmc.sampling.provenance import described
@@ -45,9 +46,9 @@ from ggmc.trace.zarr_store import ZarrStore
 class Stateful(Protocol):
     """What has a state of its own: learning-rate schedulers and gradient scalers do."""
 
-    def state_dict(self) -> dict[str, Any]: ...
+    def state_dict(self) -> PlainDict: ...
 
-    def load_state_dict(self, state_dict: dict[str, Any], /) -> Any: ...
+    def load_state_dict(self, state_dict: PlainDict, /) -> Any: ...
 
 
 class Collector:
@@ -178,11 +179,11 @@ class Collector:
         kernel = self._optimiser.kernel
         return KernelSettings(kernel.name, {**kernel.settings, "adjust": self._tested})
 
-    def _attributes(self) -> dict[str, Any]:
+    def _attributes(self) -> PlainDict:
         seconds = self._seconds + time.perf_counter() - self._begun
         return {"sampling_time": seconds, "dtype": str(self.target.dtype).removeprefix("torch.")}
 
-    def _settings(self) -> dict[str, Any]:
+    def _settings(self) -> PlainDict:
         return {"kernel": to_dict(self._kernel()), "drawn": self.done, "attributes": self._attributes()}
 
     def _own_remarks(self) -> list[str]:
@@ -238,7 +239,7 @@ class Collector:
         self.done = chosen.state["drawn"]
         self._store = ZarrStore.reopen(path, self.target, self.done)
 
-    def _state(self) -> dict[str, Any]:
+    def _state(self) -> PlainDict:
         others = {name: _state_of(thing) for name, thing in self._also.items()}
         return {
             "module": dict(self._module.state_dict()),
@@ -251,7 +252,7 @@ class Collector:
             "seconds": self._attributes()["sampling_time"],
         }
 
-    def _restore(self, state: dict[str, Any]) -> None:
+    def _restore(self, state: PlainDict) -> None:
         if set(state["also"]) != set(self._also):
             raise BadInput(f"the run was begun with also={sorted(state['also'])}, got {sorted(self._also)}")
         self._module.load_state_dict(state["module"])
@@ -269,7 +270,7 @@ def _can_be_stored(thing: object) -> bool:
     return isinstance(thing, torch.Generator | Stateful)
 
 
-def _state_of(thing: torch.Generator | Stateful) -> Tensor | dict[str, Any]:
+def _state_of(thing: torch.Generator | Stateful) -> Tensor | PlainDict:
     return thing.get_state() if isinstance(thing, torch.Generator) else thing.state_dict()
 
 

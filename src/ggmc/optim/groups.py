@@ -10,11 +10,12 @@ from torch import Tensor, nn
 from torch.nn.parameter import is_lazy
 
 from ggmc.errors import BadInput
+from ggmc.plain import PlainDict
 
-Given = nn.Module | Iterable[Tensor] | Iterable[dict[str, Any]]
+Given = nn.Module | Iterable[Tensor] | Iterable[PlainDict]
 """A module, several parameters, or several parameter groups."""
 
-Group = dict[str, Any]
+Group = PlainDict
 
 
 def as_groups(given: Given) -> list[Group]:

@@ -22,6 +22,7 @@ from ggmc.optim.groups import Given, as_group, as_groups, require_one_vector
 from ggmc.optim.integrator import Integrator
 from ggmc.optim.settings import Settings
 from ggmc.optim.trajectory import Trajectory, layers_to_check
+from ggmc.plain import PlainDict
 
 
 class Sampler(torch.optim.Optimizer):
@@ -124,7 +125,7 @@ class Sampler(torch.optim.Optimizer):
             super().zero_grad(set_to_none)
 
     @torch.no_grad()
-    def add_param_group(self, param_group: dict[str, Any]) -> None:
+    def add_param_group(self, param_group: PlainDict) -> None:
         """Sample more parameters, whose momentum is drawn afresh; between trajectories.
 
         Args:
@@ -161,10 +162,10 @@ class Sampler(torch.optim.Optimizer):
             self._total_loss = None
             self._integrator.forget()
 
-    def state_dict(self) -> dict[str, Any]:
+    def state_dict(self) -> PlainDict:
         """Everything needed to go on bit for bit, generator and open trajectory included; not the parameters."""
         flat, chain, trajectory = self._flat, self._chain, self._trajectory
-        packed: dict[str, Any] = super().state_dict()
+        packed: PlainDict = super().state_dict()
         packed["sampler"] = {
             "kind": self._kind(),
             "momentum": [view.clone() for view in flat.views(chain.momentum)],
@@ -180,7 +181,7 @@ class Sampler(torch.optim.Optimizer):
         return packed
 
     @torch.no_grad()
-    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+    def load_state_dict(self, state_dict: PlainDict) -> None:
         """Restore a saved state. The parameters are loaded into the module, before this or after.
 
         Args:
@@ -208,9 +209,9 @@ class Sampler(torch.optim.Optimizer):
     def _kind(self) -> str:
         return type(self).__name__
 
-    def __getstate__(self) -> dict[str, Any]:
+    def __getstate__(self) -> PlainDict:
         raise BadInput("a sampler cannot be copied or pickled: save its state_dict() and the module's")
 
 
-def _size(group: dict[str, Any]) -> int:
+def _size(group: PlainDict) -> int:
     return sum(parameter.numel() for parameter in group["params"])

@@ -22,6 +22,7 @@ from torch import Tensor
 
 from ggmc.dynamics.learning_rate import from_learning_rate
 from ggmc.errors import BadInput, require_count, require_not_negative
+from ggmc.plain import PlainDict
 
 Ratios = tuple[float, ...] | None
 """Each group's step size divided by the largest; None where all are the same."""
@@ -72,7 +73,7 @@ class Settings(NamedTuple):
     """γh, the friction of one step."""
 
     @classmethod
-    def of(cls, groups: Iterable[dict[str, Any]], euler: bool = False) -> Settings:
+    def of(cls, groups: Iterable[PlainDict], euler: bool = False) -> Settings:
         """From the parameter groups.
 
         Args:
@@ -88,12 +89,12 @@ class Settings(NamedTuple):
         """
         return _settings(tuple([_numbers(group) for group in groups]), euler)
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> PlainDict:
         """As plain values."""
         return self._asdict() | {"half": tuple(self.half)}
 
     @classmethod
-    def from_dict(cls, plain: dict[str, Any]) -> Settings:
+    def from_dict(cls, plain: PlainDict) -> Settings:
         """What `to_dict` gave."""
         settings = cls(**{name: _as_tuple(value) for name, value in plain.items()})
         return settings._replace(half=Share.restored(settings.half))
@@ -118,7 +119,7 @@ class Settings(NamedTuple):
 _Numbers = tuple[float, float, float, float, int]
 
 
-def _numbers(group: dict[str, Any]) -> _Numbers:
+def _numbers(group: PlainDict) -> _Numbers:
     lr = group["lr"]
     return (
         lr if type(lr) is float or not isinstance(lr, Tensor) else _one_number(lr),  # the first is cheaper to ask

@@ -13,6 +13,7 @@ from torch.utils._pytree import tree_map
 
 from ggmc.errors import BadInput
 from ggmc.kernels import Kernel, to_dict
+from ggmc.plain import PlainDict
 from ggmc.sampling.checkpoint import Checkpoint, Checkpoints
 from ggmc.sampling.ranks import Ranks
 from ggmc.targets.base import DataTarget, Target
@@ -49,7 +50,7 @@ class Elsewhere(Store):
     def keeps_rows(self) -> bool:  # pyright: ignore[reportIncompatibleVariableOverride]
         return self._stored().keeps_rows
 
-    def settings(self) -> dict[str, Any]:
+    def settings(self) -> PlainDict:
         """What the first rank has stored with the draws."""
         return self._stored().settings
 
@@ -73,7 +74,7 @@ class RunCheckpoints:
         """Whether it is time for the next one: the first rank's clock says."""
         return self._ranks.first and self._files.due()
 
-    def write(self, state: dict[str, Any]) -> None:
+    def write(self, state: PlainDict) -> None:
         """Write one; all ranks must call this.
 
         Args:
@@ -108,7 +109,7 @@ def joined(block: Block, ranks: Ranks) -> Block:
     return Block(together["rows"], together["stats"])
 
 
-def require_alike(ranks: Ranks, target: Target, kernel: Kernel, arguments: dict[str, Any]) -> None:
+def require_alike(ranks: Ranks, target: Target, kernel: Kernel, arguments: PlainDict) -> None:
     """Refuse to begin where ranks were given different things, and warn where there is nothing to share out.
 
     Args:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
 from ggmc.dynamics.state import Info, State
 from ggmc.kernels import Kernel, Sampler, to_dict
+from ggmc.plain import PlainDict
 from ggmc.sampling.callbacks import Moment
 from ggmc.sampling.stored_state import check_stored
 from ggmc.targets.base import Target
@@ -47,7 +48,7 @@ class Chains:
         target_accept: float | None = None,
         start: Tensor | None = None,
         anneal: float | None = None,
-        stored: dict[str, Any] | None = None,
+        stored: PlainDict | None = None,
         own: tuple[slice, int] | None = None,
     ):
         self.target = target
@@ -102,7 +103,7 @@ class Chains:
         """What a reader of the draws should know about how they were made."""
         return [*self.warmup.learnt.remarks, *(self.warmup.sampler if self._sampler is None else self._sampler).remarks]
 
-    def state_dict(self) -> dict[str, Any]:
+    def state_dict(self) -> PlainDict:
         """A snapshot of everything needed to go on, as plain tensors and numbers."""
         return {
             "kernel": to_dict(self.warmup.kernel),

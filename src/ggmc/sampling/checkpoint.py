@@ -21,6 +21,7 @@ from safetensors.torch import load, save
 from torch import Tensor
 
 from ggmc.errors import BadInput
+from ggmc.plain import PlainDict
 from ggmc.trace.atomic_files import write_atomically
 from ggmc.trace.stored_settings import is_count
 from ggmc.trace.zarr_store import ZarrStore
@@ -34,7 +35,7 @@ NAME = re.compile(rf"[0-9]{{10,18}}\{SUFFIX}")
 class Checkpoint(NamedTuple):
     """One that was read."""
 
-    state: dict[str, Any]
+    state: PlainDict
     remarks: list[str]
     """What a reader of the draws should know: that a newer one could not be read."""
 
@@ -66,7 +67,7 @@ class Checkpoints:
         """Whether it is time for the next one."""
         return time.monotonic() - self._last >= self._every
 
-    def write(self, state: dict[str, Any]) -> None:
+    def write(self, state: PlainDict) -> None:
         """Write one, and remove the oldest.
 
         Args:
@@ -127,7 +128,7 @@ def is_checkpoint(file: Path) -> bool:
     return NAME.fullmatch(file.name) is not None
 
 
-def to_bytes(state: dict[str, Any]) -> bytes:
+def to_bytes(state: PlainDict) -> bytes:
     """A nested state as the content of a file.
 
     Args:
@@ -144,7 +145,7 @@ def to_bytes(state: dict[str, Any]) -> bytes:
     return save(tensors, {"ggmc": FORMAT, "state": text, "sha256": _digest(text, tensors)})
 
 
-def from_bytes(content: bytes) -> dict[str, Any]:
+def from_bytes(content: bytes) -> PlainDict:
     """The state that `to_bytes` wrote; refuses what is cut short, changed or of another kind.
 
     Args:
@@ -155,7 +156,7 @@ def from_bytes(content: bytes) -> dict[str, Any]:
         return _checked(json.loads(content[8 : 8 + length])["__metadata__"], load(content))
 
 
-def from_file(file: Path) -> dict[str, Any]:
+def from_file(file: Path) -> PlainDict:
     """The same from a file, which is not read into memory before it is known to be whole.
 
     Args:
@@ -176,7 +177,7 @@ def _refusing_what_is_not_whole() -> Iterator[None]:
         raise BadInput(f"it is not a whole checkpoint: {str(error)[:200]}") from error
 
 
-def _checked(metadata: dict[str, str], tensors: dict[str, Tensor]) -> dict[str, Any]:
+def _checked(metadata: dict[str, str], tensors: dict[str, Tensor]) -> PlainDict:
     if metadata["ggmc"] != FORMAT or metadata["sha256"] != _digest(metadata["state"], tensors):
         raise BadInput("its checksum does not agree with its content")
     state = _with_tensors(json.loads(metadata["state"]), {name: tensor.clone() for name, tensor in tensors.items()})

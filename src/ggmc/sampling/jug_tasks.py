@@ -33,7 +33,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from types import FunctionType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from filelock import FileLock, Timeout
 
@@ -41,6 +41,7 @@ from ggmc.errors import BadInput, require_count
 from ggmc.kernels import Kernel, from_dict, to_dict
 from ggmc.kernels.base import require_kernel
 from ggmc.kernels.serialise import Tensors
+from ggmc.plain import PlainDict
 from ggmc.sampling.plan import Plan
 from ggmc.sampling.resume import resume
 from ggmc.sampling.sample import DEFAULT, begin
@@ -60,7 +61,7 @@ log = logging.getLogger("ggmc")
 def run(
     make_target: Callable[..., Target],
     kernel: Kernel | None = None,
-    arguments: Mapping[str, Any] | None = None,
+    arguments: Mapping[str, object] | None = None,
     *,
     out: str | Path | RunFolder,
     draws: int = 1000,
@@ -106,7 +107,7 @@ def run(
 def chains(
     make_target: Callable[..., Target],
     kernel: Kernel | None = None,
-    arguments: Mapping[str, Any] | None = None,
+    arguments: Mapping[str, object] | None = None,
     *,
     out: str | Path,
     draws: int = 1000,
@@ -165,7 +166,7 @@ class _ByName:
     def __init__(self, function: Callable[..., Target]):
         self._function = function
 
-    def __call__(self, **arguments: Any) -> Target:
+    def __call__(self, **arguments: object) -> Target:
         return self._function(**arguments)
 
     def __jug_hash__(self) -> bytes:
@@ -182,7 +183,7 @@ def _as_folder(out: str | Path | RunFolder) -> RunFolder:
 def _task(
     make_target: Callable[..., Target],
     kernel: Kernel | None,
-    arguments: Mapping[str, Any] | None,
+    arguments: Mapping[str, object] | None,
     folder: RunFolder,
     plan: Plan,
 ) -> Task:
@@ -210,7 +211,7 @@ def _task(
 
 
 def carry_out(
-    make_target: Callable[..., Target], arguments: dict[str, Any], path: str, kernel: str, plan: str, kept: str
+    make_target: Callable[..., Target], arguments: PlainDict, path: str, kernel: str, plan: str, kept: str
 ) -> str:
     """What a worker does: begin the run, or go on with it.
 

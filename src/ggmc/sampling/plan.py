@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import hashlib
 from dataclasses import asdict, dataclass, replace
-from typing import Any
 
 import torch
 from torch import Tensor
 
 from ggmc.errors import BadInput, require_between, require_count, require_positive, require_seed
 from ggmc.kernels import Kernel
+from ggmc.plain import PlainDict
 from ggmc.sampling.chains import Chains
 from ggmc.sampling.ranks import Ranks
 from ggmc.targets.base import Target
@@ -74,7 +74,7 @@ class Plan:
         return cls(int(draws), int(warmup), int(chains), int(seed), target_accept, anneal, own_seed, part)
 
     @classmethod
-    def stored(cls, plain: dict[str, Any]) -> Plan:
+    def stored(cls, plain: PlainDict) -> Plan:
         """From `to_dict`, by way of JSON.
 
         Args:
@@ -97,7 +97,7 @@ class Plan:
         if self.part is not None and (len(self.part) != 2 or not 0 <= self.part[0] < self.part[1]):
             raise BadInput(f"part must be (i, n) with i below n, got {self.part!r}")
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> PlainDict:
         """As plain values."""
         return asdict(self)
 
@@ -124,7 +124,7 @@ class Plan:
         kernel: Kernel,
         ranks: Ranks,
         start: Tensor | None = None,
-        stored: dict[str, Any] | None = None,
+        stored: PlainDict | None = None,
     ) -> Chains:
         """The chains of the run, new or as they were stored.
 

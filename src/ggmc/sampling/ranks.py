@@ -20,6 +20,7 @@ import torch.distributed as dist
 from torch import Tensor
 
 from ggmc.errors import BadInput, GGMCError
+from ggmc.plain import PlainDict
 from ggmc.sampling.checkpoint import from_bytes, to_bytes
 from ggmc.targets.share import WHOLE, Share, sharing
 
@@ -144,7 +145,7 @@ class Ranks:
         if self.several:
             self.agree(torch.zeros(1))
 
-    def require_same(self, facts: dict[str, Any]) -> None:
+    def require_same(self, facts: PlainDict) -> None:
         """Refuse to begin where ranks were given different things.
 
         Args:

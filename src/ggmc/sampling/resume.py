@@ -11,11 +11,11 @@ from __future__ import annotations
 
 from contextlib import nullcontext
 from pathlib import Path
-from typing import Any
 
 from ggmc.errors import BadInput, require_count, require_not_negative
 from ggmc.kernels import Kernel, from_dict, to_dict
 from ggmc.kernels.base import require_kernel
+from ggmc.plain import PlainDict
 from ggmc.sampling.across_ranks import Elsewhere, RunCheckpoints
 from ggmc.sampling.callbacks import Callback, check_callback
 from ggmc.sampling.chains import Chains
@@ -103,7 +103,7 @@ def resume(
         return carry_out(run, wanted, plan["threads"], progress, callback, [*remarks, *chosen.remarks])
 
 
-def _check_plan(path: Path, plan: dict[str, Any]) -> None:
+def _check_plan(path: Path, plan: PlainDict) -> None:
     """Refuse arguments of a run that none could have had: they may come from anywhere."""
     try:
         Plan.stored(plan)
@@ -117,7 +117,7 @@ def _check_plan(path: Path, plan: dict[str, Any]) -> None:
         raise BadInput(f"{path} does not say how its run was made: {error}") from error
 
 
-def _chains(plan: Plan, target: Target, kernel: Kernel, ranks: Ranks, state: dict[str, Any], path: Path) -> Chains:
+def _chains(plan: Plan, target: Target, kernel: Kernel, ranks: Ranks, state: PlainDict, path: Path) -> Chains:
     try:
         require_not_negative("seconds", state["seconds"])
         chains = plan.make_chains(target, kernel, ranks, stored=state["chains"])

@@ -13,11 +13,11 @@ import signal
 import time
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
-from typing import Any
 
 from ggmc.dynamics.state import Info
 from ggmc.kernels import to_dict
 from ggmc.kernels.serialise import Tensors
+from ggmc.plain import PlainDict
 from ggmc.progress import wanted as bars_wanted
 from ggmc.sampling.across_ranks import Elsewhere, RunCheckpoints, joined
 from ggmc.sampling.callbacks import Callback, Progress
@@ -147,7 +147,7 @@ class Run:
         settings, tensors = self._settings()
         self.store.commit(settings | {"warnings": list(trace.warnings), "remarks": trace.remarks}, tensors)
 
-    def _settings(self) -> tuple[dict[str, Any], Tensors]:
+    def _settings(self) -> tuple[PlainDict, Tensors]:
         tensors: Tensors = {}
         own, tuned = (to_dict(kernel, tensors) for kernel in (self.chains.warmup.kernel, self.chains.kernel))
         settings = {"kernel": own, "tuned_kernel": tuned, "drawn": self.chains.drawn}

@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import torch
 from torch import Tensor
 
 from ggmc.errors import BadInput
+from ggmc.plain import PlainDict
 from ggmc.targets.base import Target
 from ggmc.trace.stored_settings import is_count
 
 
-def check_stored(
-    stored: dict[str, Any], given: dict[str, Any], chains: int, target: Target, generator: torch.Generator
-) -> None:
+def check_stored(stored: PlainDict, given: PlainDict, chains: int, target: Target, generator: torch.Generator) -> None:
     """Refuse the state of a run with other settings, and one that is none.
 
     Args:

@@ -18,6 +18,7 @@ from ggmc.kernels import Kernel
 from ggmc.kernels.base import require_kernel
 from ggmc.sampling.sample import DEFAULT, sample
 from ggmc.targets.base import PredictiveTarget, Target, require_target
+from ggmc.targets.layout import Tree
 from ggmc.trace.trace import Trace
 
 if TYPE_CHECKING:
@@ -39,8 +40,8 @@ def tempering(
     target: Target,
     temperatures: Sequence[float],
     kernel: Kernel | None = None,
-    x: Any = None,
-    y: Any = None,
+    x: Tree = None,
+    y: Tree = None,
     *,
     draws: int = 1000,
     start: Tensor | None = None,
@@ -115,7 +116,7 @@ def _different(temperatures: Sequence[float]) -> list[float]:
     return found
 
 
-def _check(target: Target, kernel: Kernel | None, x: Any, y: Any) -> None:
+def _check(target: Target, kernel: Kernel | None, x: Tree, y: Tree) -> None:
     """Refuse now what would be found out only after the first run."""
     require_target(target)
     if kernel is not None:
@@ -128,7 +129,7 @@ def _check(target: Target, kernel: Kernel | None, x: Any, y: Any) -> None:
         target.score(target.start[None], x, y)
 
 
-def _row(trace: Trace, x: Any, y: Any) -> dict[str, float]:
+def _row(trace: Trace, x: Tree, y: Tree) -> dict[str, float]:
     size = trace.kernel.step_size
     row = {
         "acceptance": float(trace.stats["acceptance_rate"].mean()),

@@ -28,6 +28,7 @@ from torch.distributions.constraints import Constraint
 from torch.distributions.transforms import IndependentTransform, identity_transform
 
 from ggmc.errors import BadInput
+from ggmc.plain import PlainDict
 
 
 class Layout:
@@ -140,7 +141,7 @@ class Coordinates:
                 log_jacobian = log_jacobian + transform.log_abs_det_jacobian(free[name], values[name]).double().sum()
         return self.as_given(values), log_jacobian
 
-    def as_given(self, values: dict[str, Any]) -> Any:
+    def as_given(self, values: PlainDict) -> Any:
         """Things by name in the form of the start: a dict, or the one."""
         return values[ONLY_NAME] if self._one_tensor else values
 
@@ -230,7 +231,7 @@ def _transforms(
     start: dict[str, Tensor],
     constraints: Constraints,
     one_tensor: bool,
-) -> dict[str, Any]:
+) -> PlainDict:
     if isinstance(constraints, Constraint | Transform):
         if not one_tensor:
             raise BadInput("constraints must be a dict of name: constraint where start is a dict")

@@ -11,6 +11,7 @@ from torch import Tensor
 from torch.distributions import biject_to
 
 from ggmc.errors import BadInput
+from ggmc.plain import PlainDict
 from ggmc.targets.density import Density
 
 PRIOR_DRAWS = 100  # tried as a start, before giving up
@@ -58,7 +59,7 @@ def from_pyro(model: Callable[..., Any], *args: Any, **kwargs: Any) -> Density:
             break
         prior = prior_draw(seed)
     start: dict[str, Tensor] = {}
-    constraints: dict[str, Any] = {}
+    constraints: PlainDict = {}
     for name in prior.stochastic_nodes:
         site: Any = prior.nodes[name]
         if type(site["fn"]).__name__ == "_Subsample":
@@ -81,7 +82,7 @@ def from_pyro(model: Callable[..., Any], *args: Any, **kwargs: Any) -> Density:
     return Density(log_prob, start, constraints)
 
 
-def _refuse_moving_supports(start: dict[str, Tensor], constraints: dict[str, Any], other: Any) -> None:
+def _refuse_moving_supports(start: dict[str, Tensor], constraints: PlainDict, other: Any) -> None:
     """A bijection is made once, so a support must be the same in another draw from the prior."""
     for name, constraint in constraints.items():
         site: Any = other.nodes.get(name)

@@ -19,6 +19,7 @@ from torch import Tensor
 
 from ggmc.errors import BadInput, require_count, require_positive
 from ggmc.kernels.serialise import checksum, large_tensors
+from ggmc.plain import PlainDict
 from ggmc.targets.layout import Tree
 from ggmc.trace.lazy_arrays import chunk_file, read_draws
 from ggmc.trace.stored_settings import LARGEST_CHUNK, check_arrays, check_name, check_settings, is_count
@@ -97,10 +98,10 @@ def make_folder(path: Path) -> None:
 class Root(NamedTuple):
     """What a folder says of itself."""
 
-    settings: dict[str, Any]
+    settings: PlainDict
     arrays: dict[str, zarr.Array[Any]]
     """By path, such as `posterior/theta`."""
-    nodes: dict[str, dict[str, Any]]
+    nodes: dict[str, PlainDict]
     """What the root says of each array."""
     draws: int
     """How many draws are whole."""
@@ -139,7 +140,7 @@ def read_root(path: Path) -> Root:
             _check_node(name, node)
         check_arrays(settings, {name: node["shape"] for name, node in arrays_of.items()})
         group = zarr.open_group(str(path), mode="r", zarr_format=3, use_consolidated=True)
-        arrays: dict[str, Any] = {name: group[name] for name in arrays_of}
+        arrays: PlainDict = {name: group[name] for name in arrays_of}
     except BadInput as error:
         raise BadInput(f"{path} cannot be read: {error}") from error
     except (LookupError, TypeError, AttributeError, ValueError, RecursionError) as error:
@@ -152,7 +153,7 @@ def read_root(path: Path) -> Root:
     return Root(settings, arrays, arrays_of, whole, remarks)
 
 
-def read_tensors(path: Path, settings: dict[str, Any]) -> dict[str, Tensor]:
+def read_tensors(path: Path, settings: PlainDict) -> dict[str, Tensor]:
     """The large tensors that a run's settings name by their checksums; those that are damaged are left out.
 
     Args:
@@ -213,7 +214,7 @@ def refuse_what_is_no_file(path: Path) -> None:
                 raise BadInput(f"{place} is neither a file nor a folder: a run has nothing else")
 
 
-def _check_node(path: str, node: dict[str, Any]) -> None:
+def _check_node(path: str, node: PlainDict) -> None:
     """Refuse an array that cannot be read safely."""
     parts = path.split("/")
     if len(parts) != 2 or parts[0] not in GROUPS:

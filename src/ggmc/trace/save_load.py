@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from torch import Tensor
@@ -13,6 +12,7 @@ from torch import Tensor
 from ggmc.errors import BadInput
 from ggmc.kernels import to_dict
 from ggmc.kernels.serialise import known_or_settings
+from ggmc.plain import PlainDict
 from ggmc.targets.base import Target, require_target
 from ggmc.targets.fingerprint import compared, differences, fingerprint
 from ggmc.trace.merged import merge
@@ -81,7 +81,7 @@ def save(trace: Trace, path: str | Path) -> None:
     make_folder(path)
     attributes = json.loads(json.dumps(trace.attributes, default=str))
     tensors: dict[str, Tensor] = {}
-    settings: dict[str, Any] = {
+    settings: PlainDict = {
         "format": FORMAT,
         "kernel": to_dict(trace.kernel, tensors),
         "tuned_kernel": None,
@@ -99,7 +99,7 @@ def save(trace: Trace, path: str | Path) -> None:
     store.commit({"warnings": list(trace.warnings)}, {})
 
 
-def check_target(settings: dict[str, Any], target: Target, path: Path) -> None:
+def check_target(settings: PlainDict, target: Target, path: Path) -> None:
     """Refuse a target other than the one of a run.
 
     Args:

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from ggmc.errors import BadInput
+from ggmc.plain import PlainDict
 
 LARGEST_CHUNK = 2 * 2**30  # bytes, unpacked
 
@@ -55,7 +56,7 @@ MUST_BE: dict[str, Callable[[Any], bool]] = {
 }
 
 
-def check_settings(settings: dict[str, Any]) -> None:
+def check_settings(settings: PlainDict) -> None:
     """Refuse settings that no run has.
 
     Args:
@@ -72,7 +73,7 @@ def check_settings(settings: dict[str, Any]) -> None:
         raise BadInput("the layout names no tensors")
 
 
-def check_arrays(settings: dict[str, Any], shapes: dict[str, list[int]]) -> None:
+def check_arrays(settings: PlainDict, shapes: dict[str, list[int]]) -> None:
     """Refuse arrays that are not those of the settings.
 
     Args:
@@ -92,7 +93,7 @@ def check_arrays(settings: dict[str, Any], shapes: dict[str, list[int]]) -> None
             raise BadInput(f"the array {path} {what}, which does not agree with the layout")
 
 
-def _needed(settings: dict[str, Any]) -> Iterator[tuple[str, list[int] | None]]:
+def _needed(settings: PlainDict) -> Iterator[tuple[str, list[int] | None]]:
     yield "sample_stats/lp", []
     if settings["predictions_only"]:
         yield "predictions/prediction", None

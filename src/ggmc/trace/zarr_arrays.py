@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from ggmc.plain import PlainDict
 from ggmc.trace.atomic_files import write_atomically
 from ggmc.trace.stored_settings import check_name
 
@@ -83,7 +84,7 @@ def remove_chunks_beyond(folder: Path, path: str, array: Any) -> None:
             shutil.rmtree(entry) if entry.is_dir() else entry.unlink(missing_ok=True)
 
 
-def root_metadata(folder: Path, paths: Iterable[str], settings: dict[str, Any]) -> bytes:
+def root_metadata(folder: Path, paths: Iterable[str], settings: PlainDict) -> bytes:
     """The content of the root's `zarr.json`, with a copy of that of every group and array.
 
     Args:
@@ -91,7 +92,7 @@ def root_metadata(folder: Path, paths: Iterable[str], settings: dict[str, Any]) 
         paths: Of the arrays.
         settings: What is known of the run.
     """
-    nodes: dict[str, Any] = {}
+    nodes: PlainDict = {}
     for path in paths:
         for node in (path.split("/")[0], path):
             nodes[node] = json.loads((folder / node / "zarr.json").read_text())

@@ -25,6 +25,7 @@ import torch
 from safetensors.torch import save
 
 from ggmc.errors import BadInput
+from ggmc.plain import PlainDict
 from ggmc.targets.base import PredictiveTarget, Target
 from ggmc.targets.layout import Layout, Tree
 from ggmc.trace.atomic_files import remove_partial_files, sync_since, write_atomically
@@ -56,7 +57,7 @@ class ZarrStore(Store):
         layout: The names and shapes of one row.
     """
 
-    def __init__(self, path: Path, settings: dict[str, Any], layout: Layout):
+    def __init__(self, path: Path, settings: PlainDict, layout: Layout):
         self.path, self.settings, self._layout = path, settings, layout
         self.seen = 0
         """Draws per chain that were given to the store, kept or thinned out."""
@@ -67,7 +68,7 @@ class ZarrStore(Store):
         self._waiting: list[Block] = []
         self._first: Block | None = None
         self._arrays: dict[str, zarr.Array[Any]] = {}
-        self._nodes: dict[str, dict[str, Any]] = {}
+        self._nodes: dict[str, PlainDict] = {}
         self._tensors: dict[str, torch.Tensor] = {}
         self.keeps_rows = not settings["predictions_only"]
         self._target: Target | None = None
@@ -78,7 +79,7 @@ class ZarrStore(Store):
 
     @classmethod
     def create(
-        cls, folder: RunFolder, target: Target, settings: dict[str, Any], tensors: Mapping[str, torch.Tensor]
+        cls, folder: RunFolder, target: Target, settings: PlainDict, tensors: Mapping[str, torch.Tensor]
     ) -> ZarrStore:
         """A new store, ready to be written to.
 
@@ -260,7 +261,7 @@ class ZarrStore(Store):
         """The large tensors that settings name by their checksum."""
         return self._tensors
 
-    def _group(self, group: str) -> dict[str, Any]:
+    def _group(self, group: str) -> PlainDict:
         return {path.split("/")[1]: a for path, a in self._arrays.items() if path.split("/")[0] == group}
 
     def _need_draws(self) -> None:
