@@ -205,8 +205,7 @@ class Posterior(DataDensity, PredictiveTarget):
         if data is None:
             return super().log_likelihoods(position)
         if not isinstance(data, Data):
-            pair = data if isinstance(data, tuple | list) and len(data) == 2 else (data, None)
-            data = self.checked(*pair)
+            data = self.checked(*(data if isinstance(data, tuple | list) and len(data) == 2 else (data, None)))
         with evaluating(self.module):  # other data are seen as they are, without views of them
             return self.data_sum.terms(position, data, self._score)
 
