@@ -19,7 +19,7 @@ class Answered(Ranks):
         super().__init__(rank, len(answers), "chains")
         self._answers = answers
 
-    def exchange(self, value: Any) -> list[Any]:
+    def exchange(self, value: Any, everywhere: bool = True) -> list[Any]:
         assert value == self._answers[self.rank]
         return self._answers
 

@@ -80,7 +80,7 @@ class RunCheckpoints:
         Args:
             state: This rank's. Ranks that have the same chains have the same state, and it is kept once.
         """
-        states = self._ranks.exchange(state) if self._ranks.by_chains else [state]
+        states = self._ranks.exchange(state, everywhere=False) if self._ranks.by_chains else [state]
         if self._ranks.first:
             self._files.write({"states": states})
 
@@ -95,17 +95,21 @@ class RunCheckpoints:
         return found
 
 
-def joined(block: Block, ranks: Ranks) -> Block:
+def joined(block: Block, ranks: Ranks, everywhere: bool) -> Block:
     """A block of the chains of all ranks; where all ranks have the same chains, as it is.
 
     Args:
         block: This rank's.
         ranks: The ranks.
+        everywhere: False joins them on the first rank alone, which writes them to the disk.
     """
     if not ranks.by_chains:
         return block
     own = tree_map(torch.from_numpy, {"rows": block.rows, "stats": block.stats})
-    together = tree_map(lambda *parts: torch.cat(parts).numpy(), *ranks.exchange(own))
+    parts = ranks.exchange(own, everywhere)
+    if not parts:
+        return block
+    together = tree_map(lambda *parts: torch.cat(parts).numpy(), *parts)
     return Block(together["rows"], together["stats"])
 
 

@@ -175,7 +175,7 @@ class Run:
 
     def _keep(self) -> None:
         if self._waiting:
-            self.store.append(joined(as_block(self._waiting), self.ranks))
+            self.store.append(joined(as_block(self._waiting), self.ranks, everywhere=self.checkpoints is None))
             self.kept += len(self._waiting)
             self._waiting = []
 
