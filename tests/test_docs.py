@@ -21,6 +21,7 @@ def blocks(name: str) -> list[str]:
     [
         ("extending.md", 5),  # a target, a guide, two samplers, a store
         ("runs.md", 5),
+        ("report.md", 3),
     ],
 )
 def test_every_block_runs(name: str, least: int) -> None:

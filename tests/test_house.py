@@ -19,6 +19,7 @@ FILES = sorted(SOURCE.rglob("*.py"))
 
 ORDER = [
     "errors", "progress", "targets", "guides", "bayes", "dynamics", "kernels", "warmup", "trace", "sampling", "optim",
+    "report",
 ]  # fmt: skip
 """From the bottom up. Bayes extends targets; optim uses dynamics."""
 
@@ -104,7 +105,19 @@ def test_tests_do_not_import_tests() -> None:
 
 def public() -> Iterator[tuple[str, object]]:
     """Everything a user meets: the names of `ggmc`, of its public modules, and of the rooms that can be extended."""
-    rooms = [ggmc, ggmc.likelihoods, ggmc.priors, ggmc.nets, ggmc.metrics, ggmc.optim, guides, kernels, targets, trace]
+    rooms = [
+        ggmc,
+        ggmc.likelihoods,
+        ggmc.priors,
+        ggmc.nets,
+        ggmc.metrics,
+        ggmc.optim,
+        ggmc.report,
+        guides,
+        kernels,
+        targets,
+        trace,
+    ]
     for module in rooms:
         for name in module.__all__:
             thing = vars(module)[name]
