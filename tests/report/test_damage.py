@@ -10,6 +10,7 @@ import pytest
 import torch
 
 import ggmc
+from ggmc.trace.zarr_arrays import LONGEST_CHUNK
 from tests.support.pages import Page
 from tests.support.traces import trace_of, white_noise
 
@@ -72,16 +73,23 @@ def damaged(file: Path) -> None:
     file.write_bytes(content)
 
 
-@pytest.mark.parametrize("group", ["posterior/theta", "sample_stats/lp", "sample_stats/diverging"])
+@pytest.mark.parametrize("group", ["posterior/x", "sample_stats/lp", "sample_stats/diverging"])
 def test_a_damaged_chunk_in_the_middle(tmp_path: Path, group: str) -> None:
-    ggmc.sample(density(), ggmc.HMC(0.5, 3), draws=200, warmup=10, out=tmp_path / "run", progress=False)
-    chunks = sorted((tmp_path / "run" / group / "c").rglob("*"))
-    files = [chunk for chunk in chunks if chunk.is_file()]
-    assert files
+    trace_of(white_noise(draws=LONGEST_CHUNK + 10)).save(tmp_path / "run")
+    files = sorted(file for file in (tmp_path / "run" / group / "c").rglob("*") if file.is_file())
+    assert len(files) == 2
     damaged(files[0])
     page = Page(ggmc.report.write(tmp_path / "run", tmp_path / "p.html"))
     assert "Not trustworthy yet" in page.text
-    assert any(word in page.text for word in ("damaged", "could not be read", "could not be computed", "no draws"))
+    assert "What could not be read or computed" in page.text
+
+
+def test_a_damaged_chunk_at_the_end(tmp_path: Path) -> None:
+    trace_of(white_noise(draws=LONGEST_CHUNK + 10)).save(tmp_path / "run")
+    damaged(tmp_path / "run" / "sample_stats" / "lp" / "c" / "0" / "1")
+    page = Page(ggmc.report.write(tmp_path / "run", tmp_path / "p.html"))
+    assert "Not trustworthy yet" in page.text
+    assert "the last 10 are damaged and are left out" in page.text
 
 
 @pytest.mark.parametrize("value", [np.nan, -np.inf, np.inf])

@@ -113,7 +113,7 @@ def ranks(prefix: str, names: Sequence[str], columns: Sequence[np.ndarray]) -> s
             rank = rankdata(column).reshape(column.shape) / column.size
             for number, chain in enumerate(rank[:LINES]):
                 height = np.histogram(chain, bins, (0, 1))[0] * bins / len(chain)
-                axis.stairs(height, np.linspace(0, 1, bins + 1), color=colour_of(number), linewidth=1.2)
+                axis.stairs(height, np.linspace(0, 1, bins + 1), color=colour_of(number), linewidth=1.2, baseline=None)
             axis.axhline(1, color=INK, linewidth=1, linestyle=(0, (2, 2)))
             axis.set_title(shortened(name, 24), parse_math=False)
             axis.set(xlim=(0, 1), xticks=[0, 0.5, 1], xlabel="rank / draws", ylim=(0, None))

@@ -56,7 +56,9 @@ class Scores:
             return "–"
         error = self.errors.get(name)
         value = f"{self.values[name]:.4g}" if error is None else f"{self.values[name]:.{_places(error)}f}"
-        return (value if error is None else f"{value} ± {error:.{_places(error)}f}").replace("-", "−")
+        return (
+            value if error is None else f"{value}\N{NO-BREAK SPACE}±\N{NO-BREAK SPACE}{error:.{_places(error)}f}"
+        ).replace("-", "−")
 
 
 def scores(found: Findings, x: Tree, y: Tree) -> Scores | None:

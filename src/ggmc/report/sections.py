@@ -49,9 +49,9 @@ def acceptance(found: Findings, prefix: str) -> Section:
     if found.no_way_back:
         section.paragraphs.append(
             "log α is −∞ at every trajectory: with these settings the sampler never retraces its steps, so a "
-            "Metropolis test would reject everything, however small the step. This is no fault of the run. It says that there "
-            "is no test for this sampler, and that log α does not tell how large its bias is. The temperatures below "
-            "give a sign of it."
+            "Metropolis test would reject everything, however small the step. This is no fault of the run. It says "
+            "that there is no test for this sampler, and that log α does not tell how large its bias is. The "
+            "temperatures below give a sign of it."
         )
     elif not tested:
         section.paragraphs.append(
@@ -169,7 +169,7 @@ def _heat_picture(found: Findings, heat: Heat, prefix: str) -> Picture:
         mean, low, high = values[0]
         known = np.isfinite(low) and np.isfinite(high)
         where = "" if not known else ", which holds T" if low <= temperature <= high else ", which does not hold T"
-        interval = f" ({LEVEL:.0%} interval {number(low, 3)} to {number(high, 3)}{where})" if known else ""
+        interval = f" ({100 * LEVEL:.0f} % interval {number(low, 3)} to {number(high, 3)}{where})" if known else ""
         parts.append(f"the {kind} temperature is {number(mean, 3)}{interval}")
     said = "; ".join(parts)
     caption = f"{said[0].upper()}{said[1:]}. In equilibrium both are T = {number(temperature)}."
