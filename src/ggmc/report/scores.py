@@ -55,6 +55,8 @@ class Scores:
         if name not in self.values:
             return "–"
         error = self.errors.get(name)
+        if error == 0:
+            return f"{self.values[name]:.4g}\N{NO-BREAK SPACE}±\N{NO-BREAK SPACE}0".replace("-", "−")
         value = f"{self.values[name]:.4g}" if error is None else f"{self.values[name]:.{_places(error)}f}"
         return (
             value if error is None else f"{value}\N{NO-BREAK SPACE}±\N{NO-BREAK SPACE}{error:.{_places(error)}f}"
@@ -169,4 +171,4 @@ def _leaning(seen: float, said: float, examples: int, below: str, above: str) ->
 
 def _places(error: float) -> int:
     """Decimals, such that the error has two digits."""
-    return 4 if error <= 0 or not np.isfinite(error) else int(np.clip(1 - np.floor(np.log10(error)), 0, 6))
+    return 4 if error <= 0 or not np.isfinite(error) else int(np.clip(1 - np.floor(np.log10(error)), 0, 4))

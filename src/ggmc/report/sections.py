@@ -12,7 +12,7 @@ from ggmc.report.findings import Findings
 from ggmc.report.parts import Picture, Section, Table
 from ggmc.report.settings import how_to_repeat, kernel_rows, run_pairs
 from ggmc.report.verdict import ESS_PER_CHAIN, LARGEST_RHAT
-from ggmc.report.words import number
+from ggmc.report.words import number, rhat
 from ggmc.trace.temperatures import Interval, kinetic_interval, temperatures
 
 GRADIENTS = 20  # draws of each chain at which the exact gradient is computed, for the configurational temperature
@@ -193,7 +193,7 @@ def mixing(found: Findings, prefix: str) -> Section:
     known = measured.rhat[np.isfinite(measured.rhat)]
     if known.size > 8:
         above = int((known > LARGEST_RHAT).sum())
-        caption = f"R̂ of {known.size} numbers: median {np.median(known):.3f}, worst {known.max():.3f}. "
+        caption = f"R̂ of {known.size} numbers: median {np.median(known):.3f}, worst {rhat(float(known.max()))}. "
         caption += f"{above} of them are above {LARGEST_RHAT}." if above else f"None is above {LARGEST_RHAT}."
         svg = charts.histogram(f"{prefix}-rhat", known, "R̂", level=LARGEST_RHAT)
         section.pictures.append(Picture(svg, f"Histogram of R̂; the dashed line is {LARGEST_RHAT}", caption))
@@ -208,7 +208,7 @@ def mixing(found: Findings, prefix: str) -> Section:
     rows = [
         [
             measured.names[i], number(float(np.mean(measured.columns[i]))), number(float(np.std(measured.columns[i]))),
-            "–" if np.isnan(measured.rhat[i]) else f"{measured.rhat[i]:.3f}",
+            rhat(float(measured.rhat[i])),
             _whole(measured.bulk[i]), _whole(measured.tail[i]),
         ]
         for i in order[:ROWS]

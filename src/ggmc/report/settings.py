@@ -127,6 +127,7 @@ def how_to_repeat(found: Findings, command: str | None) -> list[tuple[str, str]]
     store, asked = folder_of(found.trace), asked_kernel(found)
     plan: dict[str, Any] = {} if store is None else store.settings["settings"] or {}
     if store is not None and "draws" in plan:
+        plan = plan | {"draws": max(plan["draws"], store.settings["drawn"])}  # a run may have been made longer
         names = ("draws", "warmup", "chains", "seed", "target_accept", "anneal")
         given = ", ".join(f"{name}={plan[name]!r}" for name in names if plan.get(name) is not None)
         code = f"ggmc.sample(target, {as_code(asked)}, {given}, out=...)"

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from ggmc.kernels import KernelSettings
 from ggmc.report.findings import Findings
-from ggmc.report.words import count, number
+from ggmc.report.words import count, number, rhat
 
 LARGEST_RHAT = 1.01
 ESS_PER_CHAIN = 100
@@ -166,14 +166,14 @@ def _agreement(found: Findings) -> list[Check]:
     if found.measured is None:
         remedy = "Draw at least 100 times." if found.draws < ESS_PER_CHAIN else ""
         return [Check(None, "Whether the chains agree is not known: R̂ could not be computed.", remedy)]
-    rhat, ess, wanted = found.worst_rhat, found.least_ess, ESS_PER_CHAIN * found.chains
+    worst, ess, wanted = found.worst_rhat, found.least_ess, ESS_PER_CHAIN * found.chains
     what = f"{len(found.measured.names)} {'predictions' if 'predictions' in found.judged_by else found.judged_by}"
     checks = [Check(None, "R̂ is not known for every number: some do not change, or are not finite.")]
-    if rhat is not None:
-        fits = rhat <= LARGEST_RHAT
+    if worst is not None:
+        fits = worst <= LARGEST_RHAT
         word = "agree" if fits else "disagree"
         checks = [
-            Check(fits, f"Chains {word}: the worst R̂ of {what} is {rhat:.3f} (limit {LARGEST_RHAT}).", "Run longer.")
+            Check(fits, f"Chains {word}: the worst R̂ of {what} is {rhat(worst)} (limit {LARGEST_RHAT}).", "Run longer.")
         ]
     if ess is None:
         return [*checks, Check(None, "The number of effective draws is not known.")]

@@ -19,6 +19,13 @@ def number(value: float | None, digits: int = 4) -> str:
     return f"{value:,.{digits}g}".replace("-", "−") if abs(value) < 10**digits else f"{value:,.0f}".replace("-", "−")
 
 
+def rhat(value: float | None) -> str:
+    """R̂ with the digits that matter; of chains that never met, it has no size to speak of."""
+    if value is None or not math.isfinite(value):
+        return "–"
+    return f"{value:.3f}" if value < 10 else f"{value:.0f}" if value < 1000 else "over 1,000"
+
+
 def duration(seconds: float | None) -> str:
     """A time in its own unit.
 

@@ -17,7 +17,7 @@ from ggmc.report.scores import Scores
 from ggmc.report.settings import seconds_of
 from ggmc.report.source import Sources, opened
 from ggmc.report.verdict import ESS_PER_CHAIN, LARGEST_RHAT, TRUSTWORTHY, Verdict, judge
-from ggmc.report.words import count, duration
+from ggmc.report.words import count, duration, rhat
 from ggmc.targets.base import Target
 from ggmc.targets.layout import Tree
 from ggmc.trace.atomic_files import write_atomically
@@ -58,7 +58,7 @@ class RunPage:
         diverged = "–" if found.divergences is None else f"{found.divergences:,}"
         return [
             ("Acceptance", _acceptance(found), hint),
-            ("Worst R̂", "–" if found.worst_rhat is None else f"{found.worst_rhat:.3f}", f"at most {LARGEST_RHAT}"),
+            ("Worst R̂", rhat(found.worst_rhat), f"at most {LARGEST_RHAT}"),
             ("Effective draws", _whole(found.least_ess), f"the least; {ESS_PER_CHAIN * max(1, found.chains):,} wanted"),
             ("Divergences", diverged, f"of {found.chains * found.draws:,} trajectories"),
             ("Draws", f"{found.chains * found.draws:,}", f"{count(found.chains, 'chain')} × {found.draws:,}"),
@@ -148,16 +148,28 @@ def _run(name: str, key: str, trace: Trace, test: tuple[Tree, Tree] | None, comm
     return RunPage(name, key, found, scores, sections, judge(found))
 
 
-def _comparison(runs: list[RunPage]) -> Table:
-    names = list(dict.fromkeys(name for run in runs if run.scores for name in run.scores.values))
-    head = ["run", "verdict", "acceptance", "worst R̂", "least ESS", "divergences", "draws", "time", *names]
+def _comparison(runs: list[RunPage]) -> list[Table]:
+    """The runs side by side: how they were sampled, and how well they predict."""
+    head = ["run", "verdict", "acceptance", "worst R̂", "least ESS", "divergences", "draws", "time"]
     rows: list[list[str]] = []
     for run in runs:
         shown = {name: value for name, value, _ in run.tiles}
-        numbers = [shown[name] for name in ("Acceptance", "Worst R̂", "Effective draws", "Divergences")]
-        more = [run.scores.shown(name) if run.scores else "–" for name in names]
-        rows.append([run.name, run.verdict.title, *numbers, shown["Draws"], shown["Time"], *more])
-    return Table("The runs side by side.", head, rows)
+        names = ("Acceptance", "Worst R̂", "Effective draws", "Divergences", "Draws", "Time")
+        rows.append([run.name, run.verdict.title, *(shown[name] for name in names)])
+    tables = [Table("How they were sampled.", head, rows)]
+    scores = list(dict.fromkeys(name for run in runs if run.scores for name in run.scores.values))
+    if scores:
+        known = [[run.name, *(run.scores.shown(name) if run.scores else "–" for name in scores)] for run in runs]
+        caption = "How well they predict the test data, ± two Monte Carlo standard errors."
+        tables.append(Table(caption, ["run", *scores], known))
+    return tables
+
+
+def _summary(runs: list[RunPage]) -> str:
+    good = sum(run.verdict.state == TRUSTWORTHY for run in runs)
+    if good in (0, len(runs)):
+        return f"{'All' if good else 'None'} of the {len(runs)} runs {'are' if good else 'is'} trustworthy."
+    return f"{good} of {len(runs)} runs {'is' if good == 1 else 'are'} trustworthy."
 
 
 def _page(runs: list[RunPage], title: str | None) -> str:
@@ -170,15 +182,14 @@ def _page(runs: list[RunPage], title: str | None) -> str:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    good = sum(run.verdict.state == TRUSTWORTHY for run in runs)
     default = f"Run “{runs[0].name}”" if len(runs) == 1 else f"{len(runs)} runs side by side"
     if len(runs) == 1 and runs[0].name == "Run 1":
         default = "Sampling report"
     return environment.get_template("page.html").render(
         title=default if title is None else title,
         runs=runs,
-        comparison=_comparison(runs) if len(runs) > 1 else None,
-        summary=f"{good} of {len(runs)} runs {'is' if good == 1 else 'are'} trustworthy.",
+        comparison=_comparison(runs) if len(runs) > 1 else [],
+        summary=_summary(runs),
         version=version("ggmc"),
         made=datetime.now(UTC).strftime("%d %B %Y, %H:%M UTC"),
     )
