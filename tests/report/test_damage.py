@@ -10,9 +10,12 @@ import pytest
 import torch
 
 import ggmc
+from ggmc.errors import BadInput
+from ggmc.trace.store import ALL, Block, Rows, Store
+from ggmc.trace.trace import Trace
 from ggmc.trace.zarr_arrays import LONGEST_CHUNK
 from tests.support.pages import Page
-from tests.support.traces import trace_of, white_noise
+from tests.support.traces import good_stats, trace_of, white_noise
 
 
 def density() -> ggmc.Density:
@@ -59,12 +62,36 @@ def test_predictions_only(tmp_path: Path) -> None:
     y = (x[:, 0] > 0).long()
     target = ggmc.Posterior(torch.nn.Linear(2, 2), "categorical", ggmc.priors.Gaussian(1.0), x, y, vectorise=True)
     out = ggmc.RunFolder(tmp_path / "run", predict_at=x[:5])
-    ggmc.sample(target, draws=800, warmup=300, out=out, progress=False)
+    ggmc.sample(target, ggmc.HMC(0.2, 5), draws=60, warmup=0, out=out, progress=False)
     for given in (None, target):
         page = Page(ggmc.report.write(tmp_path / "run", tmp_path / "p.html", given, x_test=x, y_test=y))
         assert "10 of the predictions that the run kept" in page.text
         assert "kept predictions only, and no weights" in page.text
-        assert "Trustworthy" in page.text
+        assert "What could not be read or computed" not in page.text
+
+
+class PredictionsOnly(Store):
+    """White noise under the name of predictions, with good statistics and no positions."""
+
+    keeps_rows = False
+
+    def append(self, block: Block) -> None:
+        raise NotImplementedError
+
+    def rows(self) -> Rows:
+        raise BadInput("no positions are kept")
+
+    def stats(self) -> dict[str, np.ndarray]:
+        return good_stats(4, 1000)
+
+    def values(self, names: Any = None, draws: slice = ALL) -> dict[str, np.ndarray]:
+        return {"prediction": white_noise(size=6)[:, draws]}
+
+
+def test_predictions_alone_can_be_trusted(tmp_path: Path) -> None:
+    page = Page(ggmc.report.write(Trace(PredictionsOnly(), ggmc.GGMC(0.1), None), tmp_path / "p.html"))
+    assert "Trustworthy" in page.text
+    assert "6 of the predictions that the run kept" in page.text
 
 
 def damaged(file: Path) -> None:
