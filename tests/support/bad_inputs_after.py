@@ -60,7 +60,7 @@ RUNS = [
 ]
 
 TRACES = [
-    Case("name", lambda w: w.draws["thetta"], r"no values named 'thetta': it has \['theta'\]"),
+    Case("name", lambda w: w.draws["thetta"], r"no values named 'thetta': it has \[.theta.\]", KeyError),
     Case("thin", lambda w: w.draws.rows(0), "thin must be a whole number of at least 1, got 0"),
     Case("predict a density", lambda w: w.draws.predict(w.x), "predictions need a target"),
     Case("predict features", lambda w: w.trace.predict(torch.zeros(3, 5)), "module cannot be called on the first rows"),

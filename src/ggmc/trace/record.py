@@ -107,7 +107,7 @@ class Record:
 
     def __getitem__(self, name: str) -> np.ndarray:
         if name not in self.draws:
-            raise BadInput(f"the trace has no values named {name!r}: it has {sorted(self.draws)}")
+            raise KeyError(f"the trace has no values named {name!r}: it has {sorted(self.draws)}")
         return self.draws[name]
 
     def constrained(self, names: Iterable[str] | None = None) -> dict[str, np.ndarray]:
