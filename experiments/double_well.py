@@ -1,34 +1,62 @@
 """The double well of the AMAGOLD paper: what SGHMC's bias looks like, and its absence.
 
-Run with `.venv/bin/python -m benchmarks.amagold` (about two minutes). U(θ) = (θ+4)(θ+1)(θ−1)(θ−3)/14 + ½, shared out
-over 100 examples that also pull to the left and right: the gradients of minibatches of ten are noisy. AMAGOLD,
-palindromic GGMC and SGHMC have the same step sizes, friction and gradients per trajectory, and start from the truth.
-The bias is the total variation distance between the histogram of the draws and the truth; beside it stands what as many
-exact draws would show. Saves out/amagold.png.
+Run with `python -m experiments.double_well [--size tiny|small|full] [--out DIR]`; full takes about two minutes on an
+idle machine. U(θ) = (θ+4)(θ+1)(θ−1)(θ−3)/14 + ½, shared out over 100 examples that also pull to the left and right: the
+gradients of minibatches of ten are noisy. AMAGOLD, palindromic GGMC and SGHMC have the same step sizes, friction and
+gradients per trajectory, and start from the truth. The bias is the total variation distance between the histogram of
+the draws and the truth; beside it stands what as many exact draws would show.
 """
 
 from __future__ import annotations
 
-import argparse
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
-import matplotlib
+import matplotlib.pyplot as plt
 import numpy as np
 import torch
 from torch import Tensor
 
-matplotlib.use("Agg")
-import matplotlib.pyplot as plt
-
 import ggmc
+from experiments import figures
+from ggmc import progress
 from ggmc.kernels import Kernel
 
 EXAMPLES, BATCH, STEPS, FRICTION = 100, 10, 10, 1.0
-BURN_IN, DRAWS = 150, 30
-STEP_SIZES = [0.05, 0.1, 0.2, 0.3, 0.4, 0.5]
-EDGES = np.linspace(-6, 5, 67)
+BINS, EDGES = 66, np.linspace(-6, 5, 67)
+SHOWN = 0.3  # the step size whose histograms are drawn
+
+
+class Settings(NamedTuple):
+    """How much is run."""
+
+    chains: int
+    burn_in: int
+    draws: int
+    """Of each chain, five trajectories apart."""
+    step_sizes: tuple[float, ...]
+
+
+SIZES = {
+    "tiny": Settings(1_000, 50, 6, (0.05, 0.3)),
+    "small": Settings(2_000, 100, 20, (0.05, 0.1, 0.2, 0.3, 0.4, 0.5)),
+    "full": Settings(4_000, 150, 30, (0.05, 0.1, 0.2, 0.3, 0.4, 0.5)),
+}
+
+IID, PALINDROMES = ggmc.Minibatch(BATCH, "iid"), ggmc.Minibatch(BATCH)
+KERNELS: dict[str, Callable[[float], Kernel]] = {
+    "SGHMC": lambda h: ggmc.SGHMC(h, FRICTION, STEPS, IID),
+    "AMAGOLD without its test": lambda h: ggmc.AMAGOLD(h, FRICTION, STEPS, IID, adjust=False),
+    "AMAGOLD": lambda h: ggmc.AMAGOLD(h, FRICTION, STEPS, IID),
+    "GGMC, palindromes": lambda h: ggmc.GGMC(h, FRICTION, STEPS, "O(ABA)O", PALINDROMES),
+}
+LOOKS = {
+    "SGHMC": (figures.VERMILION, "o", "-"),
+    "AMAGOLD without its test": (figures.ORANGE, "^", "--"),
+    "AMAGOLD": (figures.BLUE, "s", "-."),
+    "GGMC, palindromes": (figures.GREEN, "D", ":"),
+}
 
 
 def potential(x: Any) -> Any:
@@ -47,92 +75,116 @@ def double_well() -> ggmc.DataDensity:
     return ggmc.DataDensity(lambda x: 0.0 * x.sum(), log_likelihood, pulls, torch.zeros(1, dtype=torch.float64))
 
 
-def draw(target: ggmc.DataDensity, kernel: Kernel, chains: int) -> tuple[np.ndarray, float]:
-    """Draws of all chains, and the acceptance."""
+def draws_of(target: ggmc.DataDensity, kernel: Kernel, settings: Settings) -> tuple[np.ndarray, float | None]:
+    """Draws of all chains, and the acceptance; None where α is not defined."""
     generator = torch.Generator().manual_seed(1)
     init, step = kernel.bind(target)
-    state = init(torch.from_numpy(exact(chains, seed=2))[:, None], generator)
+    state = init(torch.from_numpy(exact(settings.chains, seed=2))[:, None], generator)
     kept, accepted = [], []
-    for trajectory in range(BURN_IN + 5 * DRAWS):
+    for trajectory in range(settings.burn_in + 5 * settings.draws):
         state, info = step(state, generator)
         accepted.append(info.acceptance().mean().item())
-        if trajectory >= BURN_IN and trajectory % 5 == 0:
+        if trajectory >= settings.burn_in and trajectory % 5 == 0:
             kept.append(state.position[:, 0].numpy())
-    return np.concatenate(kept), float(np.mean(accepted[BURN_IN:]))
+    rate = None if isinstance(kernel, ggmc.SGHMC) else float(np.mean(accepted[settings.burn_in :]))
+    return np.concatenate(kept), rate
 
 
 def truth() -> np.ndarray:
     """The probability of each bin."""
-    grid = np.linspace(EDGES[0], EDGES[-1], 66 * 200 + 1)
+    grid = np.linspace(EDGES[0], EDGES[-1], BINS * 200 + 1)
     density = np.exp(-potential(grid))
     middle = (density[1:] + density[:-1]) / 2
-    return middle.reshape(66, 200).sum(1) / middle.sum()
+    return middle.reshape(BINS, 200).sum(1) / middle.sum()
 
 
 def exact(number: int, seed: int) -> np.ndarray:
     """Draws of the truth: a bin, and a place in it."""
     random = np.random.default_rng(seed)
-    bins = random.choice(len(EDGES) - 1, number, p=truth())
+    bins = random.choice(BINS, number, p=truth())
     return EDGES[bins] + (EDGES[1] - EDGES[0]) * random.uniform(size=number)
+
+
+def shares(draws: np.ndarray) -> np.ndarray:
+    """The share of draws in each bin."""
+    return np.histogram(draws, EDGES)[0] / len(draws)
 
 
 def distance(draws: np.ndarray) -> float:
     """Total variation between the histogram and the truth."""
-    shares = np.histogram(draws, EDGES)[0] / len(draws)
-    return float(np.abs(shares - truth()).sum() + max(0.0, 1 - shares.sum())) / 2
+    inside = shares(draws)
+    return float(np.abs(inside - truth()).sum() + max(0.0, 1 - inside.sum())) / 2
 
 
-def main() -> None:
-    """Print the table, save the figure."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--chains", type=int, default=4000)
-    chains: int = parser.parse_args().chains
-    target = double_well()
+def main(size: str = "small", out: Path = Path("out/double_well"), data: str | None = None, workers: int = 1) -> Path:
+    """Sample with every kernel at every step size, draw.
+
+    Args:
+        size: "tiny", "small" or "full".
+        out: The folder of figures and numbers.
+        data: Not used: there are no data to load.
+        workers: Not used: all chains run in one process.
+
+    Returns:
+        The folder.
+    """
+    settings, target = figures.size_named(size, SIZES), double_well()
+    field = PALINDROMES.bind(target)
     position = torch.zeros(1, 1, dtype=torch.float64)
-    field = ggmc.Minibatch(BATCH).bind(target)
     noise = torch.stack([field(position, torch.tensor([j]))[0] for j in range(field.epoch)]).std().item()
-    chance = np.mean([distance(exact(chains * DRAWS, seed)) for seed in range(5)])
-    makers: dict[str, Callable[[float], Kernel]] = {
-        "SGHMC": lambda h: ggmc.SGHMC(h, FRICTION, STEPS, ggmc.Minibatch(BATCH, "iid")),
-        "AMAGOLD without its test": lambda h: ggmc.AMAGOLD(
-            h, FRICTION, STEPS, ggmc.Minibatch(BATCH, "iid"), adjust=False
-        ),
-        "AMAGOLD": lambda h: ggmc.AMAGOLD(h, FRICTION, STEPS, ggmc.Minibatch(BATCH, "iid")),
-        "GGMC, palindromes": lambda h: ggmc.GGMC(h, FRICTION, STEPS, "O(ABA)O", ggmc.Minibatch(BATCH)),
+    by_chance = [distance(exact(settings.chains * settings.draws, seed)) for seed in range(20)]
+    runs: dict[str, Any] = {name: {"total_variation": [], "acceptance": []} for name in KERNELS}
+    with progress.bar(total=len(KERNELS) * len(settings.step_sizes), desc="runs") as bar:
+        for name, make in KERNELS.items():
+            for h in settings.step_sizes:
+                draws, rate = draws_of(target, make(h), settings)
+                runs[name]["total_variation"].append(distance(draws))
+                runs[name]["acceptance"].append(rate)
+                if h == SHOWN:
+                    runs[name]["density"] = (shares(draws) / (EDGES[1] - EDGES[0])).tolist()
+                bar.update()
+    numbers = {
+        "size": size,
+        "draws": settings.chains * settings.draws,
+        "gradient_noise_sd": noise,
+        "exact_draws": {"mean": float(np.mean(by_chance)), "range_of_20": [min(by_chance), max(by_chance)]},
+        "step_sizes": list(settings.step_sizes),
+        "bin_middles": ((EDGES[1:] + EDGES[:-1]) / 2).tolist(),
+        "true_density": (truth() / (EDGES[1] - EDGES[0])).tolist(),
+        "runs": runs,
     }
-    print(f"Standard deviation of the minibatch gradient: {noise:.2f}")
-    print(f"Total variation of as many exact draws: {chance:.4f}\n")
-    print("Total variation (acceptance) by step size\n")
-    print(f"{'':26}" + "".join(f"{h:>15}" for h in STEP_SIZES))
-    found: dict[str, list[float]] = {}
-    shown: dict[str, np.ndarray] = {}
-    for name, make in makers.items():
-        line = f"{name:26}"
-        found[name] = []
-        for h in STEP_SIZES:
-            draws, accepted = draw(target, make(h), chains)
-            found[name].append(distance(draws))
-            line += f"{found[name][-1]:8.4f} ({accepted:.2f})"
-            if h == 0.3:
-                shown[name] = draws
-        print(line, flush=True)
+    draw(numbers, out)
+    figures.write_numbers(out, numbers)
+    return out
 
-    figure, axes = plt.subplots(1, 2, figsize=(13, 5), constrained_layout=True)
-    middles, width = (EDGES[1:] + EDGES[:-1]) / 2, EDGES[1] - EDGES[0]
-    axes[0].plot(middles, truth() / width, color="black", linewidth=3, alpha=0.4, label="truth")
-    for name, draws in shown.items():
-        axes[0].plot(middles, np.histogram(draws, EDGES)[0] / len(draws) / width, label=name)
-    axes[0].set(xlabel="θ", ylabel="density", title="Double well, step size 0.3")
-    for name, distances in found.items():
-        axes[1].loglog(STEP_SIZES, distances, "o-", label=name)
-    axes[1].axhline(chance, color="black", linestyle=":", label="as many exact draws")
-    axes[1].set(xlabel="step size h", ylabel="total variation distance to the truth", title="Bias")
-    for axis in axes:
-        axis.legend(frameon=False)
-    Path("out").mkdir(exist_ok=True)
-    figure.savefig("out/amagold.png", dpi=110)
-    print("\nSaved out/amagold.png")
+
+@figures.styled
+def draw(numbers: dict[str, Any], out: Path) -> None:
+    """The figure.
+
+    Args:
+        numbers: As in numbers.json.
+        out: Its folder.
+    """
+    figure, (density, bias) = plt.subplots(1, 2, figsize=(7.0, 2.9))
+    middles, step_sizes = numbers["bin_middles"], numbers["step_sizes"]
+    density.fill_between(middles, numbers["true_density"], color="black", alpha=0.15, linewidth=0, label="truth")
+    for name, (colour, marker, line) in LOOKS.items():
+        density.plot([], [], marker + line, color=colour, label=name)
+        run = numbers["runs"][name]
+        density.plot(middles, run["density"], line, color=colour)
+        bias.loglog(step_sizes, run["total_variation"], marker + line, color=colour, label=name)
+    low, high = numbers["exact_draws"]["range_of_20"]
+    bias.axhspan(low, high, color=figures.GREY, alpha=0.35, linewidth=0)
+    bias.text(step_sizes[0], low / 1.08, "as many exact draws, 20 times", va="top", fontsize=8, color="#444444")
+    density.set(xlabel="position θ", ylabel="density", ylim=(0, None), title=f"(a) Step size h = {SHOWN}")
+    bias.set(xlabel="step size h", ylabel="total variation to the truth", title="(b) Bias")
+    bias.set_ylim(bottom=low / 1.6)
+    bias.set_xticks(step_sizes, [f"{h:g}" for h in step_sizes])
+    bias.minorticks_off()
+    density.legend(loc="upper right", borderaxespad=0)
+    figures.save(figure, out / "double_well")
 
 
 if __name__ == "__main__":
-    main()
+    figures.command(main, __doc__)
