@@ -22,6 +22,7 @@ def blocks(name: str) -> list[str]:
         ("extending.md", 6),  # a target, a guide, an augmentation, two samplers, a store
         ("runs.md", 5),
         ("datasets.md", 4),
+        ("report.md", 3),
     ],
 )
 def test_every_block_runs(name: str, least: int) -> None:

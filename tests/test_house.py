@@ -18,8 +18,8 @@ SOURCE = ROOT / "src" / "ggmc"
 FILES = sorted(SOURCE.rglob("*.py"))
 
 ORDER = [
-    "errors", "progress", "datasets", "targets", "guides", "bayes", "dynamics", "kernels", "warmup", "trace",
-    "sampling", "optim",
+    "errors", "plain", "progress", "datasets", "targets", "guides", "bayes", "dynamics", "kernels", "warmup", "trace",
+    "sampling", "optim", "report",
 ]  # fmt: skip
 """From the bottom up. Bayes extends targets; optim uses dynamics."""
 
@@ -105,7 +105,7 @@ def test_tests_do_not_import_tests() -> None:
 
 def public() -> Iterator[tuple[str, object]]:
     """Everything a user meets: the names of `ggmc`, of its public modules, and of the rooms that can be extended."""
-    named = [ggmc.datasets, ggmc.likelihoods, ggmc.priors, ggmc.nets, ggmc.metrics, ggmc.optim]
+    named = [ggmc.datasets, ggmc.likelihoods, ggmc.priors, ggmc.nets, ggmc.metrics, ggmc.optim, ggmc.report]
     rooms = [ggmc, *named, guides, kernels, targets, trace]
     for module in rooms:
         for name in module.__all__:

@@ -12,9 +12,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 import ggmc
-from ggmc.kernels import Kernel
-
 from experiments.integrators.settings import Size
+from ggmc.kernels import Kernel
 
 
 @dataclass(frozen=True)

@@ -13,11 +13,10 @@ from collections.abc import Callable
 import torch
 
 import ggmc
-from ggmc.kernels import Kernel
-from ggmc.warmup.mass import per_tensor
-
 from experiments.integrators.cells import steps
 from experiments.integrators.settings import Size, posterior
+from ggmc.kernels import Kernel
+from ggmc.warmup.mass import per_tensor
 
 LOWEST, HIGHEST = -9.0, 1.0  # powers of ten among which the rate is sought
 

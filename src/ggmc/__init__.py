@@ -2,7 +2,8 @@
 
 Subpackages: `datasets` data of the literature; `targets` what is sampled; `guides` which gradient drives the motion;
 `bayes` torch modules as targets; `dynamics` how chains move, and the test; `kernels` which sampler; `warmup` tuning;
-`trace` the draws; `sampling` the loop; `optim` the same as torch optimisers.
+`trace` the draws; `sampling` the loop; `optim` the same as torch optimisers; `report` one page that says
+whether to trust a run.
 
 Words used throughout: a *letter* is one substep of the integrator (O friction, B kick, A drift), a *word* such as OBABO
 is a splitting scheme made of them, a *plan* the substeps of one trajectory. A *guide*, bound to a target, becomes the
@@ -10,7 +11,7 @@ gradient field that kicks use. A *tape* holds the minibatch numbers that one tra
 *order* is the distribution of tapes. A *kernel* is a sampler's settings, a *program* all that they say about its word.
 """
 
-from ggmc import datasets, optim
+from ggmc import datasets, optim, report
 from ggmc.bayes import likelihoods, metrics, nets, priors
 from ggmc.bayes.nets import replace_batchnorm
 from ggmc.bayes.posterior import Posterior
@@ -69,6 +70,7 @@ __all__ = [
     "optim",
     "priors",
     "replace_batchnorm",
+    "report",
     "resume",
     "retrace",
     "sample",

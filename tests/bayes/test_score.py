@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from torch.distributions import HalfNormal, Normal
 
 import ggmc
-from ggmc.bayes import likelihoods, nets
+from ggmc.bayes import likelihoods, nets, score
 from tests.support.posteriors import (
     LABELS,
     NORMAL,
@@ -51,6 +51,16 @@ def test_scores_of_numbers() -> None:
     assert 0 < inside.mean() < 1
     assert found["coverage"] == inside.mean()
     assert target.score(rows, x, y[:, None]) == found
+
+
+@pytest.mark.parametrize("at_once", [1, 5, 11])  # of twelve examples
+def test_all_examples_weigh_the_same_however_many_go_at_once(at_once: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    x, y = inputs(), outcomes()
+    target = ggmc.Posterior(line(), likelihoods.Gaussian(0.5), NORMAL, x, y)
+    rows = rows_of(target, 5)
+    expected = target.score(rows, x, y)["lppd"]
+    monkeypatch.setattr(score, "EXAMPLES_AT_ONCE", at_once)
+    assert math.isclose(target.score(rows, x, y)["lppd"], expected)
 
 
 def test_several_outcomes_of_one_example_are_added_up() -> None:

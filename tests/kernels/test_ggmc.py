@@ -95,7 +95,7 @@ def test_explain_and_either_way_do_not_mix() -> None:
 
 @pytest.mark.parametrize("share", [2.0, -0.1])
 def test_a_share_lies_between_0_and_1(share: float) -> None:
-    with pytest.raises(BadInput, match="explain must be a share"):
+    with pytest.raises(BadInput, match="explain must lie between 0 and 1"):
         ggmc.GGMC(0.1, explain=share)
 
 

@@ -14,6 +14,7 @@ from torch.distributions import HalfNormal
 import ggmc
 from ggmc import optim
 from ggmc.errors import BadInput
+from ggmc.sampling.checkpoint import Checkpoints
 from tests.support.collecting import NUM_DATA, Loop, X, Y, posterior
 
 
@@ -125,6 +126,17 @@ def test_what_came_after_the_last_checkpoint_is_made_again(tmp_path: Path) -> No
     np.testing.assert_array_equal(np.asarray(again.run(12).positions), whole.positions)
 
 
+def test_a_program_that_dies_between_two_draws_goes_on_after_the_last_one(tmp_path: Path) -> None:
+    whole = Loop().run(9)
+    for seed, stop in enumerate((3, 6)):  # neither asks for a trace, which would write a checkpoint of its own
+        dies = Loop(out=ggmc.RunFolder(tmp_path / "run", checkpoint_every=0), seed=seed)
+        dies.advance(stop - dies.draws.done)
+        dies.draws.close()
+    last = Loop(out=tmp_path / "run", seed=2)
+    assert last.draws.done == 6
+    np.testing.assert_array_equal(np.asarray(last.run(9).positions), whole.positions)
+
+
 def test_thinned_draws_go_on_too(tmp_path: Path) -> None:
     whole, trace = Loop().run(20), None
     folder = ggmc.RunFolder(tmp_path / "run", checkpoint_every=0, thin=3)
@@ -134,6 +146,28 @@ def test_thinned_draws_go_on_too(tmp_path: Path) -> None:
         parts.draws.close()
     assert trace is not None
     np.testing.assert_array_equal(np.asarray(trace.positions), whole.positions[:, 2::3])
+
+
+def test_untested_draws_are_remembered_by_the_programs_after(tmp_path: Path) -> None:
+    for reject, stop in ((False, 4), (True, 8), (True, 12)):
+        loop = Loop(reject=reject, out=tmp_path / "run")
+        assert not loop.run(stop).kernel.adjust
+        loop.draws.close()
+    assert not ggmc.load(tmp_path / "run").kernel.adjust
+
+
+def test_remarks_are_remembered_by_the_programs_after(tmp_path: Path) -> None:
+    folder = ggmc.RunFolder(tmp_path / "run", checkpoint_every=0)
+    loop = Loop(out=folder)
+    loop.run(5)
+    loop.draws.close()
+    newest = Checkpoints(tmp_path / "run", 0).files()[-1]
+    newest.write_bytes(newest.read_bytes()[:-20])
+    for stop in (8, 12, 16):
+        loop = Loop(out=folder)
+        assert any(newest.name in remark for remark in loop.run(stop).remarks)
+        loop.draws.close()
+        assert any(newest.name in warning for warning in ggmc.load(tmp_path / "run").warnings)
 
 
 def test_folders_of_other_runs_are_refused(tmp_path: Path) -> None:

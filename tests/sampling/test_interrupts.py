@@ -5,12 +5,15 @@ from __future__ import annotations
 import os
 import signal
 import threading
+from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 import ggmc
 from ggmc.sampling.interrupts import Interrupts
+from ggmc.sampling.run import Run
 from ggmc.trace import diagnostics
 from tests.support.gaussians import gaussian
 
@@ -47,6 +50,34 @@ def test_one_during_the_diagnosis_loses_only_the_diagnosis(monkeypatch: pytest.M
     assert "could not be diagnosed: KeyboardInterrupt" in trace.warnings[0]
 
 
+def test_a_termination_during_the_diagnosis_or_the_last_write_is_obeyed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def terminated(*_: Any) -> list[str]:
+        os.kill(os.getpid(), signal.SIGTERM)
+        raise AssertionError("it had no effect")
+
+    usual, written = Run.checkpoint, 0
+
+    def checkpoint(self: Run) -> None:
+        nonlocal written
+        written += 1
+        if written == 2:  # the last one
+            os.kill(os.getpid(), signal.SIGTERM)
+        usual(self)
+
+    with monkeypatch.context() as changed:
+        changed.setattr(diagnostics, "check", terminated)
+        with pytest.raises(SystemExit) as error:
+            ggmc.sample(gaussian(), ggmc.HMC(0.5, 3), **SHORT, out=tmp_path / "diagnosis")
+    assert error.value.code == 143
+    monkeypatch.setattr(Run, "checkpoint", checkpoint)
+    with pytest.raises(SystemExit) as error:
+        ggmc.sample(gaussian(), ggmc.HMC(0.5, 3), **SHORT, out=tmp_path / "write")
+    assert error.value.code == 143
+    assert ggmc.load(tmp_path / "diagnosis").num_draws == ggmc.load(tmp_path / "write").num_draws == 200
+
+
 def test_an_exit_carries_the_draws() -> None:
     def leave(moment: Any) -> None:
         if moment.iteration == 9:
@@ -56,6 +87,19 @@ def test_an_exit_carries_the_draws() -> None:
         ggmc.sample(gaussian(), ggmc.HMC(0.5, 3), **SHORT, callback=leave)
     assert error.value.code == 3
     assert error.value.trace.num_draws == 9  # pyright: ignore[reportAttributeAccessIssue]
+
+
+def test_what_was_drawn_before_an_error_is_on_disk(tmp_path: Path) -> None:
+    def fail(moment: Any) -> None:
+        if moment.iteration == 9:
+            raise RuntimeError("no more")
+
+    with pytest.raises(RuntimeError, match="no more"):
+        ggmc.sample(gaussian(), ggmc.HMC(0.5, 3), **SHORT, callback=fail, out=tmp_path / "run")
+    whole = ggmc.sample(gaussian(), ggmc.HMC(0.5, 3), **SHORT)
+    found = ggmc.load(tmp_path / "run").positions
+    assert (np.asarray(found) == whole.positions[:, :9]).all()
+    assert found.shape[1] == 9
 
 
 def test_handlers_are_restored_and_those_of_the_program_are_kept() -> None:

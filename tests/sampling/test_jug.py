@@ -17,6 +17,7 @@ import torch
 import ggmc
 from ggmc.errors import BadInput
 from ggmc.sampling import jug_tasks
+from ggmc.trace.zarr_store import ZarrStore
 
 JUGFILE = """
 import torch
@@ -103,7 +104,21 @@ def test_a_finished_run_is_made_longer(tmp_path: Path) -> None:
         task = ggmc.jug.run(gaussian, ggmc.HMC(0.5, 2), {"width": 1.0}, out=tmp_path / "run", draws=number, warmup=5)
         return np.asarray(ggmc.load(task.run()).positions)
 
-    assert np.array_equal(draws(20), draws(35)[:, :20])
+    shorter, longer = draws(20), draws(35)
+    assert (shorter.shape[1], longer.shape[1]) == (20, 35)
+    assert np.array_equal(shorter, longer[:, :20])
+
+
+def test_a_task_keeps_its_run_as_the_folder_says(tmp_path: Path) -> None:
+    from jug import set_jugdir
+
+    set_jugdir("dict_store")
+    out = ggmc.RunFolder(tmp_path / "run", checkpoint_every=7.0, precision="float32", thin=3)
+    task = ggmc.jug.run(gaussian, ggmc.HMC(0.5, 2), {"width": 1.0}, out=out, draws=20, warmup=0)
+    store = ZarrStore.read(task.run())
+    assert store.num_draws == 6
+    assert store.rows().dtype == np.float32
+    assert store.settings["settings"]["checkpoint_every"] == 7.0
 
 
 def test_chains_start_where_those_of_one_run_would(tmp_path: Path) -> None:

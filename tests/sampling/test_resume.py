@@ -15,9 +15,11 @@ import pytest
 import torch
 from filelock import FileLock
 from torch import nn
+from torch.distributions import constraints
 
 import ggmc
 from ggmc.errors import BadInput
+from ggmc.sampling import lock
 from ggmc.sampling.checkpoint import Checkpoints
 from ggmc.trace.zarr_store import ZarrStore
 from tests.support.gaussians import gaussian
@@ -69,6 +71,21 @@ def of_images() -> ggmc.Posterior:
 
 VIEWS = ggmc.nets.GuideViews(pad=1)
 
+
+def with_dropout() -> ggmc.Posterior:
+    torch.manual_seed(0)
+    module = nn.Sequential(nn.Linear(2, 4), nn.Dropout(0.5), nn.Linear(4, 1)).train()
+    return ggmc.Posterior(module, "gaussian", NORMAL, X, Y)
+
+
+def on_a_simplex() -> ggmc.Density:
+    def log_prob(p: dict[str, torch.Tensor]) -> torch.Tensor:
+        return 2 * p["w"].log().sum() - p["sigma"]
+
+    start = {"w": torch.full((3,), 1 / 3, dtype=torch.float64), "sigma": torch.ones((), dtype=torch.float64)}
+    return ggmc.Density(log_prob, start, {"w": constraints.simplex, "sigma": constraints.positive})
+
+
 CASES: list[tuple[Any, Any]] = [
     (lambda: gaussian(3), None),
     (lambda: gaussian(3), ggmc.GGMC(0.5, along=ggmc.schedule.Along(ggmc.schedule.Cosine(), either_way=True), steps=3)),
@@ -79,6 +96,11 @@ CASES: list[tuple[Any, Any]] = [
     (with_free_views, ggmc.GGMC(0.01, adjust=False)),
     (of_images, ggmc.GGMC(guide=ggmc.Minibatch(4, augment=VIEWS))),
     (of_images, ggmc.GGMC(0.05, steps=4, guide=ggmc.Minibatch(5, "iid", recut=True, augment=VIEWS))),
+    (with_dropout, ggmc.SGHMC(0.01, guide=ggmc.Minibatch(4, "epoch"))),
+    (on_a_simplex, ggmc.GGMC(mass="dense")),
+    (lambda: gaussian(3), ggmc.GGMC(0.3, adjust=False, over=ggmc.schedule.Over(7, ggmc.schedule.Cosine(0.2)))),
+    (lambda: logistic(120), ggmc.AMAGOLD(0.05, guide=ggmc.Minibatch(30), steps=8)),
+    (lambda: logistic(120), ggmc.GGMC(guide=ggmc.Minibatch(30, recut=True), explain=0.3)),
     (posterior, None),
 ]
 
@@ -316,6 +338,77 @@ def test_a_run_that_cannot_begin_leaves_nothing_behind(tmp_path: Path) -> None:
     with pytest.raises(BadInput):
         ggmc.sample(gaussian(3), **SHORT, start=torch.full((2, 3), torch.nan), out=tmp_path / "run")
     assert not (tmp_path / "run").exists()
+
+
+def test_who_is_refused_the_lock_touches_nothing(tmp_path: Path) -> None:
+    (tmp_path / "checkpoints").mkdir()
+    for name in (".zarr.json.123.partial", "checkpoints/0000000000.safetensors", "ggmc-tensors.safetensors"):
+        (tmp_path / name).write_text("of a run that is being made by another process")
+    before = sorted(tmp_path.rglob("*"))
+    with FileLock(str(tmp_path / ".lock")), pytest.raises(BadInput, match="another run is writing to"):
+        ggmc.sample(gaussian(3), **SHORT, out=tmp_path)
+    assert sorted(tmp_path.rglob("*")) == sorted([*before, tmp_path / ".lock"])
+
+
+def test_a_run_that_was_made_while_the_lock_was_waited_for_is_kept(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    usual = lock.locked
+
+    def late(path: Path) -> Any:
+        monkeypatch.setattr(lock, "locked", usual)
+        ggmc.sample(gaussian(3), **SHORT, out=path)  # another process, quicker than this one
+        return usual(path)
+
+    monkeypatch.setattr(lock, "locked", late)
+    with pytest.raises(BadInput, match="holds a run already"):
+        ggmc.sample(gaussian(3), **short(seed=9), out=tmp_path / "run")
+    longer = ggmc.resume(tmp_path / "run", gaussian(3), draws=40, progress=False)
+    np.testing.assert_array_equal(np.asarray(longer.positions), ggmc.sample(gaussian(3), **short(draws=40)).positions)
+
+
+def test_links_in_a_new_folder_are_not_followed(tmp_path: Path) -> None:
+    (tmp_path / "theirs").mkdir()
+    (tmp_path / "run").mkdir()
+    (tmp_path / "run" / "checkpoints").symlink_to(tmp_path / "theirs")
+    with pytest.raises(BadInput, match="is not an empty folder"):
+        ggmc.sample(gaussian(3), **SHORT, out=tmp_path / "run")
+    assert not list((tmp_path / "theirs").iterdir())
+
+
+def test_a_folder_that_is_removed_ends_the_run_with_the_reason(tmp_path: Path) -> None:
+    def remove(moment: Any) -> None:
+        if moment.iteration == 30:
+            shutil.rmtree(tmp_path / "run")
+
+    folder = ggmc.RunFolder(tmp_path / "run", checkpoint_every=0)
+    with pytest.raises(FileNotFoundError, match="No such file"):
+        ggmc.sample(gaussian(3), **SHORT, out=folder, callback=remove)
+
+
+@pytest.mark.parametrize("failing", [9, 20, 33, 70])
+def test_a_write_that_fails_once_doubles_nothing(failing: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    whole = ggmc.sample(gaussian(3), **SHORT)
+    usual, writes = ZarrStore._extend, 0
+
+    def once(self: ZarrStore, group: str, name: str, new: np.ndarray) -> None:
+        nonlocal writes
+        writes += 1
+        if writes == failing:
+            raise OSError(28, "No space left on device")
+        usual(self, group, name, new)
+
+    monkeypatch.setattr(ZarrStore, "_extend", once)
+    folder = ggmc.RunFolder(tmp_path / "run", checkpoint_every=0)
+    with pytest.raises(OSError, match="No space left") as error:
+        ggmc.sample(gaussian(3), **SHORT, out=folder)
+    kept = error.value.trace  # pyright: ignore[reportAttributeAccessIssue]
+    for trace in (kept, ggmc.load(tmp_path / "run")):  # what waited was written at the second try
+        number = trace.num_draws
+        np.testing.assert_array_equal(np.asarray(trace.positions), whole.positions[:, :number])
+        np.testing.assert_array_equal(trace.stats["lp"], whole.stats["lp"][:, :number])
+    resumed = ggmc.resume(tmp_path / "run", gaussian(3), progress=False)
+    np.testing.assert_array_equal(np.asarray(resumed.positions), whole.positions)
 
 
 def test_a_full_disk_loses_no_more_than_can_be_made_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

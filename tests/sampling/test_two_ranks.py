@@ -137,8 +137,8 @@ ranks = ggmc.distributed.init(split=split)
 target, kernel = case("minibatches, tuned")
 for task in todo:
     folder, draws = task.split()
-    if draws == "begin":
-        ggmc.sample(target, kernel, **LENGTH | {"draws": 20}, out=folder)
+    if draws.startswith("begin"):
+        ggmc.sample(target, kernel, **LENGTH | {"draws": int(draws.split(":")[1])}, out=folder)
     else:
         trace = ggmc.resume(folder, target, int(draws), progress=False)
         assert trace.num_draws == int(draws), (ranks.rank, trace)
@@ -147,7 +147,7 @@ for task in todo:
 
 @pytest.mark.parametrize("split", ["data", "chains"])
 def test_two_ranks_resume_bit_for_bit(split: str, tmp_path: Path) -> None:
-    for todo in (["whole begin", "whole 45", "stopped begin"], ["stopped 30", "stopped 45"]):
+    for todo in (["whole begin:45", "stopped begin:20"], ["stopped 30", "stopped 45"]):
         done = torchrun(tmp_path, RESUMED, split, *todo)
         assert done.returncode == 0, done.stderr
     one, other = ggmc.load(tmp_path / "whole"), ggmc.load(tmp_path / "stopped")

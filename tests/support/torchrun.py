@@ -18,8 +18,8 @@ def command(script: Path, *arguments: object, ranks: int = 2) -> list[str]:
 
 
 def environment() -> dict[str, str]:
-    """One thread for each rank, and tests.support within reach."""
-    return {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": str(ROOT)}
+    """One thread for each rank, and tests.support and this library within reach."""
+    return {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": os.pathsep.join([str(ROOT), str(ROOT / "src")])}
 
 
 def torchrun(folder: Path, program: str, *arguments: object, ranks: int = 2) -> subprocess.CompletedProcess[str]:

@@ -14,7 +14,7 @@ from ggmc.targets.data import as_data
 from ggmc.targets.layout import Layout
 from ggmc.targets.potential import SumOverData
 from ggmc.targets.share import WHOLE, Share, current, sharing
-from tests.support.logistic import examples, log_likelihood, rows
+from tests.support.logistic import examples, log_likelihood, logistic, rows
 
 F64 = torch.float64
 
@@ -161,6 +161,18 @@ def test_ranks_agree_on_the_least() -> None:
 
     assert Share(0, 2, None, smallest).least(5, torch.device("cpu")) == 3
     assert WHOLE.least(5, torch.device("cpu")) == 5
+
+
+def test_as_many_rows_go_at_once_as_fit_on_every_rank() -> None:
+    """Ranks that cut their work into different numbers of sums would wait for each other for ever."""
+
+    def smallest(tensor: Tensor) -> None:
+        tensor.clamp_(max=3)
+
+    target = logistic(30)
+    assert target.rows_at_once(5) > 3
+    with sharing(Share(0, 2, None, smallest)):
+        assert target.rows_at_once(5) == 3
 
 
 def test_sharing_ends_with_its_block() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -10,6 +11,7 @@ import pytest
 import torch
 from torch import Tensor
 
+import ggmc
 from ggmc.trace.diagnostics import check
 from ggmc.trace.rounding import rounding_error
 from ggmc.trace.trace import Trace
@@ -133,3 +135,12 @@ def test_points_are_rows_of_all_chains_exact_and_equally_spaced() -> None:
     assert torch.equal(steps, steps[:1].expand_as(steps))  # to the last bit
     assert (steps != 0).all()
     assert ((torch.stack(points) - start).abs() <= 2e-4 * start.abs().clamp_min(1.0) * 2).all()
+
+
+def test_a_run_that_keeps_predictions_only_can_be_diagnosed(tmp_path: Path) -> None:
+    x = torch.randn(20, 2, generator=torch.Generator().manual_seed(0))
+    target = ggmc.Posterior(torch.nn.Linear(2, 2), "categorical", ggmc.priors.Gaussian(1.0), x, (x[:, 0] > 0).long())
+    out = ggmc.RunFolder(tmp_path / "run", predict_at=x[:2])
+    trace = ggmc.sample(target, ggmc.HMC(0.1, 2), draws=5, warmup=0, chains=2, out=out, progress=False)
+    assert rounding_error(trace) == 0.0
+    assert trace.warnings == ["5 draws per chain are too few to judge convergence: draw at least 100."]

@@ -17,7 +17,7 @@ from tests.support.traces import Gaussian, Regression, regression_data, trace_of
 def test_the_kinetic_interval_is_that_of_chi_squared() -> None:
     generator = np.random.default_rng(0)
     seen = generator.chisquare(5, (2, 6)) / 5  # too few draws for autocorrelations
-    mean, low, high = room._kinetic(seen, 5, 0.9)
+    mean, low, high = room.kinetic_interval(seen, 5, 0.9)
     degrees = 5 * 12
     assert mean == seen.mean()
     assert math.isclose(low, degrees * mean / stats.chi2.ppf(0.95, degrees))

@@ -17,6 +17,7 @@ from torch.distributions import constraints
 
 import ggmc
 from ggmc.errors import BadInput
+from ggmc.kernels.serialise import checksum
 from ggmc.trace.store import Block
 from ggmc.trace.zarr_store import ZarrStore
 from tests.support.posteriors import NORMAL, X, Y
@@ -115,6 +116,34 @@ def test_a_loaded_trace_predicts_as_the_original(tmp_path: Path) -> None:
     np.testing.assert_array_equal(np.asarray(other.log_likelihood()), trace.log_likelihood())
 
 
+READ_ELSEWHERE = """
+import sys
+import numpy as np
+import ggmc
+from tests.support.posteriors import X, Y
+from tests.trace.test_zarr_store import net
+
+trace = ggmc.load(sys.argv[1], net())
+score = trace.score(X, Y)
+scores = {f"score {name}": score[name] for name in score}
+np.savez(sys.argv[2], mean=trace.predict(X).mean, rows=trace.positions, **scores)
+"""
+
+
+@pytest.mark.parametrize("saved", [True, False])
+def test_another_process_predicts_and_scores_to_the_last_bit(saved: bool, tmp_path: Path) -> None:
+    trace = ggmc.sample(net(), **OPTIONS, out=None if saved else tmp_path / "run")
+    if saved:
+        trace.save(tmp_path / "run")
+    command = [sys.executable, "-c", READ_ELSEWHERE, str(tmp_path / "run"), str(tmp_path / "found.npz")]
+    subprocess.run(command, cwd=Path(__file__).parents[2], check=True)
+    found = np.load(tmp_path / "found.npz")
+    np.testing.assert_array_equal(found["mean"], trace.predict(X).mean)
+    np.testing.assert_array_equal(found["rows"], np.asarray(trace.positions))
+    for name, value in trace.score(X, Y).items():
+        np.testing.assert_array_equal(found[f"score {name}"], value)
+
+
 def test_saved_and_loaded(tmp_path: Path) -> None:
     trace = ggmc.sample(constrained(), **OPTIONS)
     trace.save(tmp_path / "run")
@@ -126,6 +155,13 @@ def test_saved_and_loaded(tmp_path: Path) -> None:
     assert other.warnings == trace.warnings
     with pytest.raises(BadInput, match="is not an empty folder"):
         trace.save(tmp_path / "run")
+
+
+def test_how_the_draws_were_made_is_saved_with_them(tmp_path: Path) -> None:
+    trace = ggmc.sample(constrained(), ggmc.HMC(0.3, 3), **options(draws=8, warmup=2))
+    trace.remarks = ["Warm-up moved chain 1."]
+    trace.save(tmp_path / "run")
+    assert ggmc.load(tmp_path / "run").remarks == trace.remarks
 
 
 def test_positions_are_read_in_parts(tmp_path: Path) -> None:
@@ -175,6 +211,7 @@ def test_predictions_only(tmp_path: Path) -> None:
     np.testing.assert_allclose(kept["prediction"], expected, rtol=1e-12)
     assert not (tmp_path / "run" / "posterior").exists()
     assert kept.num_draws == 60
+    assert not any("could not be diagnosed" in warning for warning in kept.warnings)
     with pytest.raises(BadInput, match="keeps predictions only"):
         kept.predict(X)
     with pytest.raises(BadInput, match=r"give its inputs, predict_at, again"):
@@ -198,7 +235,8 @@ def test_what_made_the_run_is_stored(tmp_path: Path) -> None:
 def test_blocks_wait_until_they_are_worth_writing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     from ggmc.trace import zarr_store
 
-    settings = {"format": 1, "warnings": [], "attributes": {}}
+    settings: dict[str, Any] = {"format": 1, "warnings": [], "remarks": [], "attributes": {}, "kernel": {}}
+    settings |= {"tuned_kernel": None, "settings": None, "fingerprint": {}}
     store = ZarrStore.create(ggmc.RunFolder(tmp_path / "run"), constrained(), settings, {})
     block = Block(np.zeros((2, 10, 5)), {"lp": np.zeros((2, 10))})
     store.append(block)
@@ -206,6 +244,15 @@ def test_blocks_wait_until_they_are_worth_writing(tmp_path: Path, monkeypatch: p
     monkeypatch.setattr(zarr_store, "BUFFER", 0)
     store.append(block)
     assert ZarrStore.read(tmp_path / "run").num_draws == 20
+
+
+def test_large_tensors_of_every_commit_are_kept(tmp_path: Path) -> None:
+    """One of the kernel as it was given, such as an anchor, and the mass that warm-up finds later."""
+    given, found = ({checksum(tensor): tensor} for tensor in (torch.ones(3), torch.zeros(4)))
+    settings = {"format": 1, "warnings": [], "attributes": {}}
+    store = ZarrStore.create(ggmc.RunFolder(tmp_path / "run"), constrained(), settings, given)
+    store.commit({}, given | found)
+    assert set(ZarrStore.read(tmp_path / "run").tensors) == {*given, *found}
 
 
 @pytest.mark.parametrize("name", ["a/b", "..", "", "__x", ".hidden", "zarr.json", "a\\b"])

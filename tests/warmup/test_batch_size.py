@@ -2,9 +2,17 @@
 
 from __future__ import annotations
 
+import math
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
 import torch
 
 import ggmc
+from ggmc.dynamics.state import Info
+from ggmc.guides import GradientField
+from ggmc.warmup.batch_size import Search
 from tests.support.logistic import logistic
 
 F64 = torch.float64
@@ -19,3 +27,21 @@ def test_the_batch_size_is_chosen_and_the_choice_explained() -> None:
     assert "farthest per pass over the data times acceptance" in why
     assert why.count("batches ") >= 3
     assert "batch_size" in trace.to_datatree()["posterior"].attrs
+
+
+@pytest.mark.parametrize("best", [5, 10, 20])  # batches, of which 10 are tried first
+def test_the_field_that_is_kept_is_that_of_the_chosen_size(best: int) -> None:
+    target, guide = logistic(400), ggmc.Minibatch(40)
+
+    def sampler_on(field: GradientField) -> Any:
+        """Accepts everything with the best number of batches, and else nothing."""
+        log_accept = torch.full((2,), 0.0 if field.epoch == best else -math.inf, dtype=F64)
+        accepted, zero = log_accept == 0, torch.zeros(2, dtype=F64)
+        return SimpleNamespace(step=lambda state, *_: (state, Info(log_accept, accepted, ~accepted, zero, zero, 4)))
+
+    unused: Any = None
+    search = Search(guide, target, sampler_on, guide.bind(target), lambda *_: unused, wanted=0.65)
+    _, chosen, _, why = search.run(unused, 0.1, unused)
+    assert chosen.size == 400 // best
+    assert search.field.epoch == best
+    assert why.startswith(f"{400 // best} examples ({best} batches)")

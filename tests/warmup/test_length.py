@@ -54,6 +54,19 @@ def test_slow_paths_ask_for_longer_ones() -> None:
     assert best >= 7
 
 
+def test_a_test_that_costs_much_asks_for_longer_ones() -> None:
+    """Where the squared jump grows as the root of n, a draw of n steps costs (n + test)/√n: least at n = test."""
+    paths = Paths()
+    begin = torch.tensor([1.0, -1.0, 1.0, -1.0], dtype=F64)[:, None]
+    away = 0.1 * torch.arange(41, dtype=F64)[:, None, None] ** 0.25
+    for sign in (1, -1) * 10:
+        paths.add(begin + sign * away, torch.ones(41, 4, dtype=F64))
+    assert paths.best_steps() == 1
+    best = paths.best_steps(per_test=16.0)
+    assert best is not None
+    assert 12 <= best <= 21  # trajectories are drawn from a range around it
+
+
 def test_paths_keep_to_their_memory(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("ggmc.warmup.length.MEMORY", 10_000)
     paths = Paths()

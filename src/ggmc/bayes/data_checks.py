@@ -45,11 +45,20 @@ def sampled_parameters(module: nn.Module, sampled: str | Sequence[str] | None) -
     open_ones = {name: tensor.detach() for name, tensor in module.named_parameters() if tensor.requires_grad}
     if sampled is None:
         return open_ones
-    patterns = [sampled] if isinstance(sampled, str) else list(sampled)
+    patterns = [sampled] if isinstance(sampled, str) else list(sampled) if isinstance(sampled, Sequence) else []
+    if not patterns or not all(isinstance(pattern, str) for pattern in patterns):
+        raise BadInput(f'sampled must be a pattern of names such as "head.*", or several, got {sampled!r}')
     for pattern in patterns:
         if not any(fnmatchcase(name, pattern) for name in open_ones):
             raise BadInput(f"sampled={pattern!r} matches none of the parameters, which are {', '.join(open_ones)}")
     return {name: t for name, t in open_ones.items() if any(fnmatchcase(name, pattern) for pattern in patterns)}
+
+
+def check_views(views: object) -> None:
+    """Refuse what does not say how images are augmented."""
+    if views is not None and not isinstance(views, FrozenViews | FreeViews):
+        what = f"the class {views.__name__}: make one" if isinstance(views, type) else repr(views)
+        raise BadInput(f"views must be ggmc.nets.FrozenViews(...) or FreeViews(...), got {what}")
 
 
 def called(module: nn.Module, weights: dict[str, Tensor] | None, x: Tree) -> Tensor:

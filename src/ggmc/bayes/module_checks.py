@@ -10,11 +10,12 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm  # pyright: ignore[reportPrivateUsage]
 from torch.nn.modules.dropout import _DropoutNd  # pyright: ignore[reportPrivateUsage]
 
-from ggmc.bayes.data_checks import called
+from ggmc.bayes.data_checks import called, in_precision_of
+from ggmc.errors import BadInput
 from ggmc.targets.layout import Tree
 
 
@@ -92,6 +93,21 @@ def changed_buffer(module: nn.Module, arguments: Tree) -> str | None:
                 "out of forward, or use adjust=False"
             )
     return None
+
+
+def first_output(module: nn.Module, x: Tree, like: Tensor) -> object:
+    """The module's output for a few inputs; refuses those that it cannot be called on.
+
+    Args:
+        module: The module, with its own weights.
+        x: The first few inputs.
+        like: A tensor whose precision and device real inputs take.
+    """
+    with torch.no_grad(), evaluating(module):
+        try:
+            return called(module, None, in_precision_of(like, x))
+        except Exception as error:
+            raise BadInput(f"the module cannot be called on the first rows of x: {error}") from error
 
 
 @contextmanager

@@ -12,6 +12,7 @@ from ggmc.bayes import initial_points
 from ggmc.bayes.data_checks import (
     called,
     check_form,
+    check_views,
     in_precision_of,
     own_copy,
     posterior_data,
@@ -23,15 +24,17 @@ from ggmc.bayes.module_checks import (
     batchnorm_trains,
     changed_buffer,
     evaluating,
+    first_output,
     not_exact_because_of,
     settle_batchnorm,
 )
 from ggmc.bayes.nets import FreeViews, FrozenViews
 from ggmc.bayes.predict import Prediction, features, predict
 from ggmc.bayes.priors import Prior, assign
+from ggmc.bayes.private_random import global_states, set_global_states
 from ggmc.bayes.score import score
 from ggmc.bayes.unknowns import Unknowns
-from ggmc.errors import BadInput, require_count
+from ggmc.errors import BadInput, require_count, require_seed
 from ggmc.targets.base import Advice, PredictiveTarget
 from ggmc.targets.batched import OverChains, no_validation
 from ggmc.targets.data import Data, InMemory
@@ -97,6 +100,7 @@ class Posterior(DataDensity, PredictiveTarget):
     ):
         if start not in initial_points.NAMES:
             raise BadInput(f"start must be one of {', '.join(initial_points.NAMES)}, got {start!r}")
+        check_views(views)
         self.module = own_copy(module)
         self.likelihood = as_likelihood(likelihood)
         self.way_to_start, self.views = start, views
@@ -138,13 +142,19 @@ class Posterior(DataDensity, PredictiveTarget):
         self._score = OverChains(self._score_of_row, self.layout, (None,), self.vectorise)
 
     def state_dict(self) -> dict[str, Tree]:
-        generator = {"views": self.views.generator.get_state()} if isinstance(self.views, FreeViews) else {}
-        return super().state_dict() | generator
+        found = {"views": self.views.generator.get_state()} if isinstance(self.views, FreeViews) else {}
+        if self.not_exact is not None:  # layers may draw from torch's own generators, and change their buffers
+            found |= {"buffers": dict(self.module.named_buffers()), "generators": global_states(self.device)}
+        return super().state_dict() | found
 
     def load_state_dict(self, stored: dict[str, Tree]) -> None:
         super().load_state_dict(stored)
         if isinstance(self.views, FreeViews):
             self.views.generator.set_state(stored["views"])
+        if self.not_exact is not None:
+            for name, buffer in self.module.named_buffers():
+                buffer.copy_(stored["buffers"][name])
+            set_global_states(self.device, stored["generators"])
 
     # Rows and values
 
@@ -195,7 +205,7 @@ class Posterior(DataDensity, PredictiveTarget):
         if data is None:
             return super().log_likelihoods(position)
         if not isinstance(data, Data):
-            data = self.checked(*data) if isinstance(data, tuple | list) else self.checked(data, None)
+            data = self.checked(*(data if isinstance(data, tuple | list) and len(data) == 2 else (data, None)))
         with evaluating(self.module):  # other data are seen as they are, without views of them
             return self.data_sum.terms(position, data, self._score)
 
@@ -222,6 +232,7 @@ class Posterior(DataDensity, PredictiveTarget):
             (20, 4)
         """
         require_count("draws", draws)
+        require_seed("seed", seed)
         rows = initial_points.prior_draws(self, draws, torch.Generator(self.device).manual_seed(seed))
         return predict(self, rows, x, seed)
 
@@ -275,11 +286,7 @@ class Posterior(DataDensity, PredictiveTarget):
 
     def _check_output(self, data: Data, like: Tensor) -> None:
         few = data.slice(0, min(4, len(data)))
-        with torch.no_grad(), evaluating(self.module):
-            try:
-                output = called(self.module, None, in_precision_of(like, few[0]))
-            except Exception as error:
-                raise BadInput(f"the module cannot be called on the first rows of x: {error}") from error
+        output: object = first_output(self.module, few[0], like)
         if not isinstance(output, Tensor):
             raise BadInput(f"the module must return a tensor, got {type(output).__name__}")
         if output.dim() == 0 or len(output) != len(few[1]):

@@ -18,8 +18,9 @@ from torch.utils._pytree import tree_leaves, tree_map
 from ggmc import progress
 from ggmc.bayes.data_checks import as_tensor, check_finite, check_form
 from ggmc.bayes.likelihoods import Likelihood
+from ggmc.bayes.module_checks import first_output
 from ggmc.bayes.private_random import seeded
-from ggmc.errors import BadInput
+from ggmc.errors import BadInput, require_between
 from ggmc.targets.layout import Tree
 
 if TYPE_CHECKING:
@@ -76,8 +77,7 @@ class Prediction:
         Returns:
             The lower and upper ends, each of the shape of `mean`.
         """
-        if not 0 < level < 1:
-            raise BadInput(f"level must lie between 0 and 1, got {level!r}")
+        require_between("level", level)
         if self.probabilities is not None:
             raise BadInput("classes have no intervals: use `probabilities`, or predictions of numbers")
         if self.outcomes is None:
@@ -99,7 +99,7 @@ def predict(target: Posterior, rows: Tensor, x: Tree, seed: int = 0) -> Predicti
     """
     parts: list[Prediction] = []
     with seeded(seed, target.device):
-        for chunk in chunks(new_inputs(x, target.input_shapes)):
+        for chunk in chunks(new_inputs(target, x)):
             total = _Sums(target.likelihood)
             for output, latents in outputs(target, rows, chunk):
                 total.add(output, latents)
@@ -124,7 +124,7 @@ def features(target: Posterior, rows: Tensor, x: Tree) -> Tensor:
     """
     likelihood = target.likelihood
     found: list[Tensor] = []
-    for output, latents in outputs(target, rows, new_inputs(x, target.input_shapes)):
+    for output, latents in outputs(target, rows, new_inputs(target, x)):
         if likelihood.classifies:
             output = likelihood.class_probabilities(output, latents)
         elif likelihood.predicts:
@@ -146,15 +146,16 @@ def outputs(target: Posterior, rows: Tensor, x: Tree) -> Iterator[tuple[Tensor, 
             yield output, {name: value.view(-1, *(1,) * trailing) for name, value in target.latents_of(some).items()}
 
 
-def new_inputs(x: Tree, training: list[torch.Size]) -> Tree:
+def new_inputs(target: Posterior, x: Tree) -> Tree:
     """New inputs as tensors; refuses what is not finite, or not in the form of the training inputs."""
     x = tree_map(as_tensor, x)
     leaves = tree_leaves(x)
     if not leaves or not all(len(leaf) == len(leaves[0]) for leaf in leaves) or not len(leaves[0]):
         raise BadInput("x must be tensors or arrays of one length, with at least one row")
-    check_form(x, training)
+    check_form(x, target.input_shapes)
     for leaf in leaves:
         check_finite("x", leaf)
+    first_output(target.module, tree_map(lambda leaf: leaf[:4], x), target.start)
     return x
 
 

@@ -15,6 +15,9 @@ from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
+from ggmc.errors import require_seed
+from ggmc.plain import PlainDict
+
 # The overloads that take a generator, of operations that come without
 WITH_GENERATOR: dict[str, tuple[str, Callable[[Any], Any]]] = {
     "default": ("generator", lambda operation: operation.generator),
@@ -42,6 +45,7 @@ class seeded(TorchDispatchMode):  # noqa: N801 (used like a function)
 
     def __init__(self, seed: int, device: torch.device):
         super().__init__()
+        require_seed("seed", seed)
         self._seed = seed
         self._generators = {device: torch.Generator(device).manual_seed(seed)}
 
@@ -61,10 +65,27 @@ class seeded(TorchDispatchMode):  # noqa: N801 (used like a function)
         operation = function.overloadpacket
         return overload(operation) if overload is not None and name in operation.overloads() else None
 
-    def _generator(self, args: Any, kwargs: dict[str, Any]) -> torch.Generator:
+    def _generator(self, args: Any, kwargs: PlainDict) -> torch.Generator:
         tensors = (leaf.device for leaf in tree_leaves(args) if isinstance(leaf, Tensor))
         device = kwargs.get("device") or next(tensors, torch.device("cpu"))
         device = torch.device(device)
         if device not in self._generators:
             self._generators[device] = torch.Generator(device).manual_seed(self._seed)
         return self._generators[device]
+
+
+def global_states(device: torch.device) -> list[Tensor]:
+    """The states of torch's own generators that code on a device draws from."""
+    return [torch.get_rng_state(), *([torch.cuda.get_rng_state(device)] if device.type == "cuda" else [])]
+
+
+def set_global_states(device: torch.device, states: list[Tensor]) -> None:
+    """Put these generators back.
+
+    Args:
+        device: The device.
+        states: From `global_states`, perhaps on another device.
+    """
+    torch.set_rng_state(states[0])
+    if device.type == "cuda" and len(states) > 1:
+        torch.cuda.set_rng_state(states[1], device)

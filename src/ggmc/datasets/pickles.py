@@ -11,7 +11,6 @@ import io
 import pickle
 import pickletools
 from collections.abc import Callable
-from typing import Any
 
 import numpy as np
 
@@ -37,34 +36,34 @@ MOST_INSTRUCTIONS = 500_000  # a batch has some 30,000, or 90,000 where Python 3
 class _Named:
     """What a name in a pickle stands for. `__setstate__` is what the instruction BUILD calls."""
 
-    def __init__(self, called: Callable[..., Any]) -> None:
+    def __init__(self, called: Callable[..., object]) -> None:
         self.called = called
 
-    def __call__(self, *arguments: Any) -> Any:
+    def __call__(self, *arguments: object) -> object:
         return self.called(*arguments)
 
-    def __setstate__(self, state: Any) -> None:
+    def __setstate__(self, state: object) -> None:
         raise BadInput("it changes a function")
 
 
 class _Type:
     """The type of an array: bytes, or it is refused."""
 
-    def __init__(self, code: Any, *_: Any) -> None:
+    def __init__(self, code: object, *_: object) -> None:
         if not isinstance(code, str | bytes) or code not in ("u1", b"u1"):
             raise BadInput("its array is not one of bytes (uint8)")
 
-    def __setstate__(self, state: Any) -> None:
+    def __setstate__(self, state: object) -> None:
         """The order of bytes, which does not matter for single ones."""
 
 
 class _Array:
     """An array that the pickle fills; it is only looked at when all is read."""
 
-    def __init__(self, *_: Any) -> None:
-        self.state: Any = None
+    def __init__(self, *_: object) -> None:
+        self.state: object = None
 
-    def __setstate__(self, state: Any) -> None:
+    def __setstate__(self, state: object) -> None:
         self.state = state
 
     def values(self) -> np.ndarray:
@@ -78,21 +77,21 @@ class _Array:
                 raise BadInput("its array is not of two dimensions")
 
 
-def _encode(text: Any, encoding: Any) -> bytes:
+def _encode(text: object, encoding: object) -> bytes:
     """Bytes, as Python 3 writes them for Python 2."""
     if not isinstance(text, str) or encoding not in ("latin1", b"latin1"):
         raise BadInput("it encodes text in an unusual way")
     return text.encode("latin1")
 
 
-def _refuse(*_: Any) -> None:
+def _refuse(*_: object) -> None:
     raise BadInput("it calls numpy.ndarray")
 
 
 class _Unpickler(pickle.Unpickler):
     """Reads numbers, text, lists, dicts and arrays of bytes."""
 
-    def find_class(self, module: str, name: str) -> Any:
+    def find_class(self, module: str, name: str) -> object:
         match module, name:
             case (("numpy.core.multiarray" | "numpy._core.multiarray"), "_reconstruct"):
                 return _Named(_Array)
@@ -105,7 +104,7 @@ class _Unpickler(pickle.Unpickler):
             case _:
                 raise BadInput(f"it asks for {module[:60]!r}, {name[:60]!r}, which no such file needs")
 
-    def persistent_load(self, pid: Any) -> Any:
+    def persistent_load(self, pid: object) -> object:
         raise BadInput("it refers to objects outside the file")
 
 
@@ -154,7 +153,7 @@ def _check_instructions(content: bytes) -> None:
             previous = name
 
 
-def _examples(found: Any) -> tuple[np.ndarray, np.ndarray]:
+def _examples(found: object) -> tuple[np.ndarray, np.ndarray]:
     if not isinstance(found, dict):
         raise BadInput(f"it is a {type(found).__name__}, not a dict")
     named = {key.decode("latin1") if isinstance(key, bytes) else key: value for key, value in found.items()}

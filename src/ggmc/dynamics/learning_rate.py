@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 
-from ggmc.errors import BadInput, require_count, require_not_negative, require_positive
+from ggmc.errors import BadInput, require_between, require_count, require_not_negative, require_positive
 
 
 def from_learning_rate(lr: float, momentum: float, num_data: int, *, euler: bool = False) -> tuple[float, float]:
@@ -33,8 +33,7 @@ def from_learning_rate(lr: float, momentum: float, num_data: int, *, euler: bool
     """
     require_positive("lr", lr)
     require_count("num_data", num_data)
-    if not 0 <= momentum <= 1:
-        raise BadInput(f"momentum must lie between 0 and 1, got {momentum!r}")
+    require_between("momentum", momentum, ends=True)
     step_size = math.sqrt(lr / num_data)
     lost = 1 - momentum if euler else (math.inf if momentum == 0 else -math.log(momentum))
     return step_size, lost / step_size

@@ -214,6 +214,8 @@ def as_mass(mass: MassLike) -> Mass:
         matrix = mass.detach() if isinstance(mass, Tensor) else torch.as_tensor(mass, dtype=torch.float64, device="cpu")
     except (TypeError, ValueError, RuntimeError) as error:
         raise BadInput(f"mass must be a tensor or one of {', '.join(map(repr, KINDS))}, got {mass!r}") from error
+    if matrix.is_complex() or not matrix.numel():
+        raise BadInput(f"mass must be real numbers, at least one, got {matrix.dtype} of shape {list(matrix.shape)}")
     if not matrix.is_floating_point():
         matrix = matrix.double()
     if matrix.dim() == 1:

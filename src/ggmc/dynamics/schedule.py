@@ -19,9 +19,17 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple, Protocol
+from typing import NamedTuple, Protocol
 
-from ggmc.errors import BadInput, require_count
+from ggmc.errors import (
+    BadInput,
+    require_between,
+    require_count,
+    require_not_negative,
+    require_positive,
+    require_switch,
+)
+from ggmc.plain import PlainDict
 
 
 class Schedule(Protocol):
@@ -65,6 +73,9 @@ class Cosine:
 
     low: float = 0.0
 
+    def __post_init__(self) -> None:
+        require_not_negative("low", self.low)
+
     def __call__(self, along: float) -> float:
         return self.low + (1 - self.low) * (1 + math.cos(math.pi * along)) / 2
 
@@ -85,6 +96,11 @@ class Drops:
 
     at: tuple[float, ...] = (0.5, 0.75)
     factor: float = 0.1
+
+    def __post_init__(self) -> None:
+        require_positive("factor", self.factor)
+        for place in self.at:
+            require_between("at", place, ends=True)
 
     def __call__(self, along: float) -> float:
         return self.factor ** sum(along >= place for place in self.at)
@@ -107,6 +123,10 @@ class Cyclical:
     cycles: int
     of: Schedule = field(default_factory=Cosine)
 
+    def __post_init__(self) -> None:
+        require_count("cycles", self.cycles)
+        _require_schedule("of", self.of)
+
     def __call__(self, along: float) -> float:
         return self.of(along * self.cycles % 1.0)
 
@@ -125,6 +145,9 @@ class ThereAndBack:
     """
 
     of: Schedule = field(default_factory=Cosine)
+
+    def __post_init__(self) -> None:
+        _require_schedule("of", self.of)
 
     def __call__(self, along: float) -> float:
         return self.of(round(abs(2 * along - 1), 12))  # rounding must not break the symmetry
@@ -160,6 +183,11 @@ class Along:
     step_size: Schedule = Flat()
     temperature: Schedule = Flat()
     either_way: bool = False
+
+    def __post_init__(self) -> None:
+        _require_schedule("step_size", self.step_size)
+        _require_schedule("temperature", self.temperature)
+        require_switch("either_way", self.either_way)
 
     def factors(self, steps: int) -> Factors:
         """The factors at the middle of each step."""
@@ -214,6 +242,8 @@ class Over:
 
     def __post_init__(self) -> None:
         require_count("period", self.period)
+        _require_schedule("step_size", self.step_size)
+        _require_schedule("temperature", self.temperature)
 
     @property
     def keeps_temperature(self) -> bool:
@@ -229,10 +259,29 @@ class Over:
         return factors
 
 
+def check_along_and_over(along: Along | None, over: Over | None) -> None:
+    """Refuse schedules that do not say where they apply.
+
+    Args:
+        along: A kernel's schedule along each trajectory.
+        over: Its schedule from one trajectory to the next.
+    """
+    if along is not None and not isinstance(along, Along):
+        raise BadInput(f"along must be a schedule.Along, such as schedule.Along(schedule.Flat()), got {along!r}")
+    if over is not None and not isinstance(over, Over):
+        raise BadInput(f"over must be a schedule.Over, such as schedule.Over(10, schedule.Cosine()), got {over!r}")
+
+
+def _require_schedule(name: str, given: object) -> None:
+    if not callable(given) or isinstance(given, type):
+        what = f"the class {given.__name__}: make one" if isinstance(given, type) else repr(given)
+        raise BadInput(f"{name} must be a schedule such as schedule.Cosine(), or a function of one number, got {what}")
+
+
 def _require_positive(name: str, values: Sequence[float], or_zero: bool = False) -> None:
     for value in values:
-        if not (math.isfinite(value) and (value > 0 or (or_zero and value == 0))):
-            raise BadInput(f"a schedule of the {name} must give positive factors, got {value}")
+        if not (isinstance(value, float | int) and math.isfinite(value) and (value > 0 or (or_zero and value == 0))):
+            raise BadInput(f"a schedule of the {name} must give positive factors, got {value!r}")
 
 
-SCHEDULES: dict[str, Any] = {kind.__name__: kind for kind in (Flat, Cosine, Drops, Cyclical, ThereAndBack, Along, Over)}
+SCHEDULES: PlainDict = {kind.__name__: kind for kind in (Flat, Cosine, Drops, Cyclical, ThereAndBack, Along, Over)}

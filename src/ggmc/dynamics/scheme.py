@@ -199,6 +199,8 @@ class Scheme:
 
     def _parts(self) -> tuple[str, str, str]:
         """The word before, inside and after the parentheses."""
+        if not isinstance(self.word, str):
+            raise BadInput(f"a scheme must be a word such as 'OBABO', got {self.word!r}")
         names = ", ".join(self.letters)
         for place, letter in enumerate(self.word, start=1):
             if letter not in self.letters and letter not in "()":

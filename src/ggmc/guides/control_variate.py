@@ -20,7 +20,7 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
-from ggmc.errors import BadInput
+from ggmc.errors import BadInput, require_seed
 from ggmc.guides.anchor import curvatures, find_anchor, given_anchor, gradients_at
 from ggmc.guides.base import BatchGuide, GradientField
 from ggmc.guides.batches import Batches
@@ -75,6 +75,7 @@ class ControlVariate(BatchGuide):
     def __post_init__(self) -> None:
         check_size(self.size)
         as_order(self.order)
+        require_seed("seed", self.seed)
         if self.curvature not in CURVATURES:
             raise BadInput(f"curvature must be one of {list(CURVATURES)}, got {self.curvature!r}")
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 
 from torch import Tensor
 
-from ggmc.errors import BadInput, require_count
+from ggmc.errors import BadInput, require_count, require_seed, require_switch
 from ggmc.guides.augmentation import Augmentation, AugmentedBatches, augmented
 from ggmc.guides.base import BatchGuide, GradientField
 from ggmc.guides.batches import Batches, Recut, RecutBatches
@@ -62,6 +62,8 @@ class Minibatch(BatchGuide):
         as_order(self.order)
         if self.augment is not None and not isinstance(self.augment, Augmentation):
             raise BadInput(f"augment must be an Augmentation, such as ggmc.nets.GuideViews(), got {self.augment!r}")
+        require_seed("seed", self.seed)
+        require_switch("recut", self.recut)
 
     def bind(self, target: Target) -> MinibatchField:
         target, size, order = with_data(target, self), known_size(self.size), as_order(self.order)
@@ -117,7 +119,7 @@ def batch_gradient(
 
 def check_size(size: int | str) -> None:
     """Refuse what is neither a number of examples nor "auto"."""
-    if size != "auto":
+    if not (isinstance(size, str) and size == "auto"):
         require_count("size", size)
 
 

@@ -30,7 +30,7 @@ from collections.abc import Callable, Sequence
 import torch
 from torch import Tensor
 
-from ggmc.errors import BadInput
+from ggmc.errors import BadInput, require_switch
 
 
 class Order(ABC):
@@ -158,13 +158,16 @@ class CustomOrder(Order):
     def __init__(self, draw_one: Callable[[int, int, torch.Generator], Tensor | Sequence[int]], reversible: bool):
         if not callable(draw_one):
             raise BadInput(f"CustomOrder needs a function of (entries, batches, generator), got {draw_one!r}")
+        require_switch("reversible", reversible)
         super().__init__(name=getattr(draw_one, "__name__", type(draw_one).__name__), reversible=reversible)
         self.draw_one = draw_one
 
     def draw(self, entries: int, batches: int, chains: int, generator: torch.Generator) -> Tensor:
-        columns = [
-            torch.as_tensor(self.draw_one(entries, batches, generator), device=generator.device) for _ in range(chains)
-        ]
+        drawn = [self.draw_one(entries, batches, generator) for _ in range(chains)]
+        try:
+            columns = [torch.as_tensor(column, device=generator.device) for column in drawn]
+        except (TypeError, ValueError, RuntimeError) as error:
+            raise BadInput(f"the order {self.name!r} must give {entries} batch numbers, got {drawn[0]!r}") from error
         for column in columns:
             if column.shape != (entries,) or column.is_floating_point():
                 raise BadInput(

@@ -47,7 +47,10 @@ class Surrogate(Guide):
         start = coordinates.as_given({n: v.detach() for n, v in coordinates.constrain(coordinates.start).items()})
 
         def log_prob(values: Tree) -> Tensor:  # a guide need not depend on all parameters
-            return self.log_prob(values) + 0 * sum(value.sum() for value in tree_leaves(values))
+            found: object = self.log_prob(values)
+            if not isinstance(found, Tensor):
+                raise BadInput(f"the log density of a Surrogate must return a torch tensor, got {type(found).__name__}")
+            return found + 0 * sum(value.sum() for value in tree_leaves(values))
 
         return _SurrogateField(Density(log_prob, start, coordinates.as_given(coordinates.transforms)))
 

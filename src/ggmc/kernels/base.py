@@ -19,9 +19,9 @@ from torch import Tensor
 from ggmc.dynamics.exactness import refuse_if_not_exact
 from ggmc.dynamics.mass import Identity, Mass, MassLike, as_mass, is_kind
 from ggmc.dynamics.state import Info, Parameters, State
-from ggmc.errors import BadInput, require_not_negative, require_positive
+from ggmc.errors import BadInput, require_not_negative, require_positive, require_switch
 from ggmc.guides.base import BatchGuide, GradientField, Guide
-from ggmc.targets.base import DataTarget, Target
+from ggmc.targets.base import DataTarget, Target, require_target
 
 Init = Callable[[Tensor, torch.Generator], State]
 Step = Callable[..., tuple[State, Info]]
@@ -94,6 +94,7 @@ class Kernel(ABC):
             `init(positions, generator)`, which makes a state, and `step(state, generator)`, which returns the next
             state and an `Info`. `step` takes other numbers of the motion as a third argument, `parameters`.
         """
+        require_target(target)
         if self.step_size is None:
             raise BadInput("step_size=None is tuned by ggmc.sample: give a number to bind the kernel by hand")
         sampler = self.sampler(target, self.guide.bind(target))
@@ -130,11 +131,18 @@ def _known_mass(mass: MassLike) -> Mass | str | None:
     return mass if mass is None or is_kind(mass) else as_mass(mass)
 
 
+def require_kernel(kernel: object) -> None:
+    """Refuse what is not a kernel."""
+    if not isinstance(kernel, Kernel):
+        raise BadInput(f"kernel must be a kernel such as ggmc.HMC(), got {kernel!r}")
+
+
 def check_settings(kernel: Kernel) -> None:
     """Refuse settings that no kernel can have."""
     if kernel.step_size is not None:
         require_positive("step_size", kernel.step_size)
     require_not_negative("temperature", kernel.temperature)
+    require_switch("adjust", kernel.adjust)
     if kernel.adjust and kernel.temperature == 0:
         raise BadInput("temperature 0 is optimisation, which has no distribution to test against: use adjust=False")
     if not isinstance(kernel.guide, Guide):
@@ -183,7 +191,10 @@ def _guilty_example(target: Target, row: Tensor) -> str:
 
 def as_rows(target: Target, position: Tensor) -> Tensor:
     """Positions in the target's precision and on its device; refuses another shape."""
-    position = position.to(target.dtype).to(target.device)
+    if not isinstance(position, Tensor) or not position.is_floating_point():
+        kind = position.dtype if isinstance(position, Tensor) else type(position).__name__
+        raise BadInput(f"positions must be a floating point tensor [chains, {target.layout.size}], got {kind}")
+    position = position.detach().to(target.dtype).to(target.device)
     if position.dim() != 2 or position.shape[1] != target.layout.size:
         raise BadInput(f"positions must have shape [chains, {target.layout.size}], got {list(position.shape)}")
     return position

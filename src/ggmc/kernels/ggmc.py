@@ -25,9 +25,9 @@ from dataclasses import dataclass
 from ggmc.dynamics import length
 from ggmc.dynamics.length import Steps
 from ggmc.dynamics.mass import MassLike
-from ggmc.dynamics.schedule import Along, Over
+from ggmc.dynamics.schedule import Along, Over, check_along_and_over
 from ggmc.dynamics.scheme import Scheme
-from ggmc.errors import BadInput, NotExact, require_count, require_not_negative
+from ggmc.errors import BadInput, NotExact, require_between, require_count, require_not_negative, require_switch
 from ggmc.guides import Exact, GradientField, Guide
 from ggmc.guides.augmentation import order_of_batches
 from ggmc.guides.orders import Palindrome
@@ -91,6 +91,8 @@ class GGMC(WordKernel):
         check_settings(self)
         require_not_negative("friction", self.friction, finite=False)
         length.check(self.steps)
+        require_switch("fresh_momentum", self.fresh_momentum)
+        require_between("explain", self.explain, ends=True)
         require_count("monitor_every", self.monitor_every)
         if self.adjust and self.monitor_every > 1:
             raise BadInput(f"monitor_every={self.monitor_every} needs adjust=False: with the test, all are tested")
@@ -100,8 +102,7 @@ class GGMC(WordKernel):
                 raise BadInput("the letter C has no limit of infinite friction: give a finite friction")
             if self.adjust and scheme.not_reversible is not None:
                 raise NotExact(scheme.not_reversible)
-        if not 0 <= self.explain <= 1:
-            raise BadInput(f"explain must be a share between 0 and 1, got {self.explain!r}")
+        check_along_and_over(self.along, self.over)
         if self.explain and self.monitor_every > 1:
             raise BadInput("explain tells of single trajectories, and monitor_every of several: use one of them")
         if self.explain and self.along is not None and self.along.either_way:

@@ -12,6 +12,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import groupby
 from typing import NamedTuple
 
@@ -22,10 +23,10 @@ from ggmc.dynamics.schedule import Factors
 from ggmc.dynamics.scheme import Move, Scheme
 from ggmc.dynamics.state import State
 from ggmc.dynamics.trajectory import Trajectory
-from ggmc.errors import BadInput
+from ggmc.errors import BadInput, require_count, require_seed
 from ggmc.kernels.base import Kernel
 from ggmc.kernels.words import WordKernel
-from ggmc.targets.base import Target
+from ggmc.targets.base import Target, require_target
 
 Update = Callable[[Tensor, Tensor, Tensor, bool], tuple[Tensor, Tensor]]
 """(position [1, d], momentum [1, d], noise [n, 1, d], backwards) -> position, momentum; backwards, the tape is too."""
@@ -74,6 +75,10 @@ def retrace(sampler: Kernel | Update, target: Target, noises: int | None = None,
         >>> ggmc.retrace(ggmc.SGHMC(step_size=0.3, steps=4), target).possible
         False
     """
+    require_target(target)
+    require_seed("seed", seed)
+    if noises is not None:
+        require_count("noises", noises, least=0)
     generator = torch.Generator(target.device).manual_seed(seed)
     if target.dtype != torch.float64:
         raise BadInput(f"retrace needs a target in float64 to tell zero from small, got {target.dtype}")
@@ -81,8 +86,7 @@ def retrace(sampler: Kernel | Update, target: Target, noises: int | None = None,
     if isinstance(sampler, Kernel):
         segments, own = _segments_of(sampler, target, generator)
     elif callable(sampler) and noises is not None:
-        update = sampler
-        segments = [_Segment(lambda here, noise, backwards: update(here[0], here[1], noise, backwards), noises)]
+        segments = [_Segment(partial(_one_step, sampler), noises)]
     else:
         raise BadInput(f"retrace needs a kernel, or a function and its number of noises, got {sampler!r}")
     position = target.starts(1, generator).double()
@@ -106,6 +110,16 @@ class _Segment:
 
     move: Callable[[Point, Tensor, bool], Point]
     noises: int
+
+
+def _one_step(update: Update, here: Point, noise: Tensor, backwards: bool) -> Point:
+    after = tuple(update(here[0], here[1], noise, backwards))
+    if [part.shape for part in after] != [part.shape for part in here]:
+        raise BadInput(
+            f"the function must return a position and a momentum, {list(here[0].shape)} each, got shapes "
+            f"{[list(part.shape) for part in after]}"
+        )
+    return after
 
 
 def _flip(point: Point) -> Point:

@@ -14,7 +14,7 @@ from torch import Tensor
 from ggmc.bayes.nets import GuideViews
 from ggmc.dynamics import schedule
 from ggmc.dynamics.mass import Mass, as_mass
-from ggmc.errors import BadInput
+from ggmc.errors import BadInput, GGMCError, NotExact
 from ggmc.guides import GUIDES
 from ggmc.kernels.amagold import AMAGOLD
 from ggmc.kernels.base import Kernel
@@ -25,6 +25,8 @@ from ggmc.kernels.malt import MALT
 from ggmc.kernels.sghmc import SGHMC
 from ggmc.kernels.sgld import SGLD
 from ggmc.kernels.sgnht import SGNHT
+from ggmc.plain import PlainDict
+from ggmc.targets.layout import Tree
 
 KERNELS: dict[str, type[Kernel]] = {k.__name__: k for k in (AMAGOLD, GGMC, HMC, MALA, MALT, SGHMC, SGLD, SGNHT)}
 _PARTS: dict[str, type] = {**GUIDES, GuideViews.__name__: GuideViews, **schedule.SCHEDULES}
@@ -49,7 +51,7 @@ class KernelSettings:
     """
 
     name: str
-    settings: Mapping[str, Any] = field(default_factory=dict)
+    settings: Mapping[str, Tree] = field(default_factory=dict)
 
     @property
     def step_size(self) -> float | None:
@@ -71,7 +73,7 @@ class KernelSettings:
         return f"{self.name}({inside})"
 
 
-def to_dict(kernel: Kernel | KernelSettings, tensors: Tensors | None = None) -> dict[str, Any]:
+def to_dict(kernel: Kernel | KernelSettings, tensors: Tensors | None = None) -> PlainDict:
     """A kernel's settings as plain values, ready for JSON.
 
     Args:
@@ -88,7 +90,7 @@ def to_dict(kernel: Kernel | KernelSettings, tensors: Tensors | None = None) -> 
     if isinstance(kernel, KernelSettings):
         return {"kernel": kernel.name, **kernel.settings}
     known = KERNELS.get(type(kernel).__name__) is type(kernel)
-    found: dict[str, Any] = {"kernel": type(kernel).__name__ if known else _full_name(type(kernel))}
+    found: PlainDict = {"kernel": type(kernel).__name__ if known else _full_name(type(kernel))}
     large: Tensors = {} if tensors is None else tensors
     settings = {f.name: vars(kernel)[f.name] for f in fields(kernel)}  # pyright: ignore[reportArgumentType]
     if isinstance(kernel.mass, list | tuple):
@@ -96,7 +98,7 @@ def to_dict(kernel: Kernel | KernelSettings, tensors: Tensors | None = None) -> 
     return found | {name: _plain(value, large) for name, value in settings.items()}
 
 
-def from_dict(plain: Mapping[str, Any], tensors: Mapping[str, Tensor] | None = None) -> Kernel:
+def from_dict(plain: Mapping[str, Tree], tensors: Mapping[str, Tensor] | None = None) -> Kernel:
     """The kernel that `to_dict` described.
 
     Args:
@@ -108,14 +110,21 @@ def from_dict(plain: Mapping[str, Any], tensors: Mapping[str, Tensor] | None = N
         >>> from_dict({"kernel": "MALA", "step_size": 0.1}).step_size
         0.1
     """
-    settings = {name: _unplain(value, tensors or {}) for name, value in plain.items()}
-    name = settings.pop("kernel", None)
-    if name not in KERNELS:
+    name = plain.get("kernel")
+    if not isinstance(name, str) or name not in KERNELS:
         raise BadInput(f"unknown kernel {name!r}: known are {sorted(KERNELS)}")
-    return KERNELS[name](**settings)
+    try:
+        settings = {key: _unplain(value, tensors or {}) for key, value in plain.items() if key != "kernel"}
+        return KERNELS[name](**settings)
+    except (TypeError, LookupError, AttributeError, ValueError, RuntimeError) as error:
+        if isinstance(error, GGMCError):
+            raise
+        raise BadInput(f"these are not the settings of a kernel {name}: {str(error)[:200]}") from error
 
 
-def known_or_settings(plain: Mapping[str, Any], tensors: Mapping[str, Tensor] | None = None) -> Kernel | KernelSettings:
+def known_or_settings(
+    plain: Mapping[str, Tree], tensors: Mapping[str, Tensor] | None = None
+) -> Kernel | KernelSettings:
     """The same; of a kernel whose class, or a part of which, is not the library's, its settings.
 
     Args:
@@ -124,7 +133,7 @@ def known_or_settings(plain: Mapping[str, Any], tensors: Mapping[str, Tensor] | 
     """
     try:
         return from_dict(plain, tensors)
-    except (BadInput, TypeError):
+    except (BadInput, NotExact):
         name = str(plain.get("kernel"))
         return KernelSettings(name, {key: value for key, value in plain.items() if key != "kernel"})
 
@@ -148,7 +157,7 @@ def _plain(value: Any, large: Tensors) -> Any:
     return {"type": _full_name(value if callable(value) else type(value))}  # the user's own: known by name only
 
 
-def _plain_tensor(tensor: Tensor, large: Tensors) -> dict[str, Any]:
+def _plain_tensor(tensor: Tensor, large: Tensors) -> PlainDict:
     dtype = str(tensor.dtype).removeprefix("torch.")
     if tensor.numel() <= LARGEST:
         return {"tensor": tensor.tolist(), "dtype": dtype}
@@ -157,10 +166,24 @@ def _plain_tensor(tensor: Tensor, large: Tensors) -> dict[str, Any]:
     return {"large": known_as, "dtype": dtype, "shape": list(tensor.shape)}
 
 
+def large_tensors(plain: Any) -> set[str]:
+    """The checksums of all large tensors in plain values.
+
+    Args:
+        plain: From `to_dict`.
+    """
+    if isinstance(plain, list):
+        return set().union(*map(large_tensors, plain))
+    if not isinstance(plain, dict):
+        return set()
+    own = {plain["large"]} if isinstance(plain.get("large"), str) else set[str]()
+    return own.union(*map(large_tensors, plain.values()))
+
+
 def checksum(tensor: Tensor) -> str:
     """SHA-256 of a tensor's precision, shape and numbers."""
     found = hashlib.sha256(f"{tensor.dtype} {list(tensor.shape)}".encode())
-    found.update(tensor.detach().cpu().contiguous().view(-1).view(torch.uint8).numpy().tobytes())
+    found.update(tensor.detach().cpu().contiguous().view(-1).view(torch.uint8).numpy().data)
     return found.hexdigest()
 
 
@@ -180,7 +203,10 @@ def _unplain(value: Any, large: Mapping[str, Tensor]) -> Any:
     if not isinstance(value, dict):
         return value
     if "tensor" in value:
-        return torch.tensor(value["tensor"], dtype=vars(torch)[value["dtype"]], device="cpu")
+        dtype = vars(torch)[value["dtype"]]
+        if not isinstance(dtype, torch.dtype):
+            raise BadInput(f"{value['dtype']!r} is no precision of a tensor")
+        return torch.tensor(value["tensor"], dtype=dtype, device="cpu")
     if "large" in value:
         if value["large"] not in large:
             raise BadInput(f"a {value['dtype']} tensor of shape {value['shape']} is not stored with the kernel")
@@ -191,6 +217,6 @@ def _unplain(value: Any, large: Mapping[str, Tensor]) -> Any:
     if "type" not in value:
         return settings
     name = settings.pop("type")
-    if name not in _PARTS:
+    if not isinstance(name, str) or name not in _PARTS:
         raise BadInput(f"unknown guide, augmentation or schedule {name!r}: known are {sorted(_PARTS)}")
     return _PARTS[name](**settings)

@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from ggmc.dynamics import length
 from ggmc.dynamics.length import Steps
 from ggmc.dynamics.mass import MassLike
-from ggmc.dynamics.schedule import Over
+from ggmc.dynamics.schedule import Over, check_along_and_over
 from ggmc.errors import NotExact, require_count, require_not_negative, require_positive
 from ggmc.guides import Exact, GradientField, Guide
 from ggmc.kernels.base import check_settings
@@ -80,6 +80,7 @@ class SGHMC(WordKernel):
         require_not_negative("friction", self.friction)
         require_count("monitor_every", self.monitor_every)
         length.check(self.steps)
+        check_along_and_over(None, self.over)
 
     def program(self, field: GradientField) -> Program:
         return Program(

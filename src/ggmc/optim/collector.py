@@ -18,7 +18,7 @@ import time
 from collections.abc import Mapping
 from contextlib import ExitStack
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 import torch
@@ -31,6 +31,7 @@ from ggmc.kernels import KernelSettings, to_dict
 from ggmc.optim.module_values import ModuleValues
 from ggmc.optim.sampler import Sampler
 from ggmc.optim.trajectory_sampler import TrajectorySampler
+from ggmc.plain import PlainDict
 from ggmc.sampling.checkpoint import Checkpoints, usable
 from ggmc.sampling.lock import locked, new_folder
 from ggmc.sampling.provenance import described
@@ -41,12 +42,13 @@ from ggmc.trace.trace import Trace
 from ggmc.trace.zarr_store import ZarrStore
 
 
+@runtime_checkable
 class Stateful(Protocol):
     """What has a state of its own: learning-rate schedulers and gradient scalers do."""
 
-    def state_dict(self) -> dict[str, Any]: ...
+    def state_dict(self) -> PlainDict: ...
 
-    def load_state_dict(self, state_dict: dict[str, Any], /) -> Any: ...
+    def load_state_dict(self, state_dict: PlainDict, /) -> Any: ...
 
 
 class Collector:
@@ -93,6 +95,8 @@ class Collector:
     ):
         if not isinstance(optimiser, Sampler):
             raise BadInput(f"optimiser must be a sampler of ggmc.optim, got {type(optimiser).__name__}")
+        if also is not None and not (isinstance(also, Mapping) and all(map(_can_be_stored, also.values()))):
+            raise BadInput(f"also must be a dict of generators and of things with a state_dict(), got {also!r}")
         self._module, self._optimiser, self._also = module, optimiser, dict(also or {})
         self._values = ModuleValues.of(module, optimiser.parameters)
         self.target = self._values if posterior is None else self._values.as_in(posterior)
@@ -115,7 +119,12 @@ class Collector:
         """
         if isinstance(self._optimiser, TrajectorySampler) and self._optimiser.in_trajectory:
             raise BadInput("a trajectory is under way, and its way is no draw: add the draw after end_trajectory()")
+        if info is not None and not isinstance(info, Info):
+            raise BadInput(f"add() takes what end_trajectory() returned, got {info!r}")
         row = self.target.unconstrain(self._values.now()).detach().cpu().numpy()
+        if not np.isfinite(row).all():
+            where = self.target.layout.locate(int(np.argmin(np.isfinite(row))))
+            raise BadInput(f"{where} is not finite, so this is no draw: the loop has diverged, use a smaller lr")
         self._store.append(Block(row[None, None], self._stats(info)))
         self.done += 1
         if self._checkpoints is not None and self._checkpoints.due():
@@ -170,11 +179,11 @@ class Collector:
         kernel = self._optimiser.kernel
         return KernelSettings(kernel.name, {**kernel.settings, "adjust": self._tested})
 
-    def _attributes(self) -> dict[str, Any]:
+    def _attributes(self) -> PlainDict:
         seconds = self._seconds + time.perf_counter() - self._begun
         return {"sampling_time": seconds, "dtype": str(self.target.dtype).removeprefix("torch.")}
 
-    def _settings(self) -> dict[str, Any]:
+    def _settings(self) -> PlainDict:
         return {"kernel": to_dict(self._kernel()), "drawn": self.done, "attributes": self._attributes()}
 
     def _own_remarks(self) -> list[str]:
@@ -193,31 +202,44 @@ class Collector:
     def _on_disk(self, folder: RunFolder) -> None:
         path = Path(folder.path)
         self._checkpoints = Checkpoints(path, folder.checkpoint_every)
-        if holds_a_run(path):
-            self._open.enter_context(locked(path))
-            self._go_on(path, self._checkpoints)
-            return
-        self._open.enter_context(new_folder(path))
-        self._checkpoints.write(self._state() | {"drawn": 0})
+        goes_on = holds_a_run(path)
+        if goes_on:
+            self._require_same_loop(path)
+        with ExitStack() as opened:  # the folder is let go of if something fails here
+            opened.enter_context(locked(path) if goes_on else new_folder(path))
+            if goes_on:
+                self._go_on(path, self._checkpoints)
+            else:
+                self._begin(folder, self._checkpoints)
+            self._open = opened.pop_all()
+
+    def _begin(self, folder: RunFolder, checkpoints: Checkpoints) -> None:
+        checkpoints.write(self._state() | {"drawn": 0})
         settings = {"training_loop": self._optimiser.kernel.name, "checkpoint_every": folder.checkpoint_every}
         facts = described(self.target, to_dict(self._kernel()), settings, self._attributes())
         self._store = ZarrStore.create(folder, self.target, facts, {})
 
-    def _go_on(self, path: Path, checkpoints: Checkpoints) -> None:
+    def _require_same_loop(self, path: Path) -> None:
         stored = ZarrStore.read(path)
-        before, name = stored.settings["settings"].get("training_loop"), self._optimiser.kernel.name
+        plan, name = stored.settings["settings"], self._optimiser.kernel.name
+        if plan is None:
+            raise BadInput(f"{path} holds a saved trace, not a loop that could go on: give another folder")
+        before = plan.get("training_loop")
         if before != name:
             raise BadInput(f"{path} holds a run of {before or 'ggmc.sample'}, not of {name}: give another folder")
         shapes = {name: list(shape) for name, shape in self.target.layout.shapes.items()}
         if stored.settings["layout"] != shapes:
             raise BadInput(f"{path} holds draws of {stored.settings['layout']}, but the module has {shapes}")
+
+    def _go_on(self, path: Path, checkpoints: Checkpoints) -> None:
+        stored = ZarrStore.read(path)
         chosen = usable(checkpoints.newest(), stored)
         self._restore(chosen.state)
         self._remarks = [*stored.settings["remarks"], *chosen.remarks]
         self.done = chosen.state["drawn"]
         self._store = ZarrStore.reopen(path, self.target, self.done)
 
-    def _state(self) -> dict[str, Any]:
+    def _state(self) -> PlainDict:
         others = {name: _state_of(thing) for name, thing in self._also.items()}
         return {
             "module": dict(self._module.state_dict()),
@@ -230,7 +252,7 @@ class Collector:
             "seconds": self._attributes()["sampling_time"],
         }
 
-    def _restore(self, state: dict[str, Any]) -> None:
+    def _restore(self, state: PlainDict) -> None:
         if set(state["also"]) != set(self._also):
             raise BadInput(f"the run was begun with also={sorted(state['also'])}, got {sorted(self._also)}")
         self._module.load_state_dict(state["module"])
@@ -244,7 +266,11 @@ class Collector:
         self._seconds = state["seconds"]
 
 
-def _state_of(thing: torch.Generator | Stateful) -> Tensor | dict[str, Any]:
+def _can_be_stored(thing: object) -> bool:
+    return isinstance(thing, torch.Generator | Stateful)
+
+
+def _state_of(thing: torch.Generator | Stateful) -> Tensor | PlainDict:
     return thing.get_state() if isinstance(thing, torch.Generator) else thing.state_dict()
 
 

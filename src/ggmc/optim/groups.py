@@ -10,11 +10,12 @@ from torch import Tensor, nn
 from torch.nn.parameter import is_lazy
 
 from ggmc.errors import BadInput
+from ggmc.plain import PlainDict
 
-Given = nn.Module | Iterable[Tensor] | Iterable[dict[str, Any]]
+Given = nn.Module | Iterable[Tensor] | Iterable[PlainDict]
 """A module, several parameters, or several parameter groups."""
 
-Group = dict[str, Any]
+Group = PlainDict
 
 
 def as_groups(given: Given) -> list[Group]:
@@ -39,6 +40,9 @@ def as_groups(given: Given) -> list[Group]:
     """
     if isinstance(given, Tensor):
         raise BadInput("expected a module or several parameters, got a single tensor: put it in a list")
+    if isinstance(given, type) or not isinstance(given, nn.Module | Iterable):
+        what = f"the class {given.__name__}: make one" if isinstance(given, type) else repr(given)
+        raise BadInput(f"expected a module, parameters or groups of parameters, got {what}")
     items: list[Any] = [given] if isinstance(given, nn.Module) else list(given)
     dictionaries = [isinstance(item, dict) for item in items]
     if any(dictionaries) and not all(dictionaries):
@@ -117,3 +121,5 @@ def _require_usable(name: str, parameter: Tensor) -> None:
             f"parameter {name} has dtype {parameter.dtype}, too coarse to retrace a step: keep parameters in float32 "
             "and compute in low precision with torch.autocast"
         )
+    if parameter.device.type != "meta" and not parameter.isfinite().all():
+        raise BadInput(f"parameter {name} is not finite: begin at weights inside the support")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from typing import Any, ClassVar
+from typing import ClassVar
 
 from torch import Tensor
 
@@ -12,6 +12,7 @@ from ggmc.errors import BadInput
 from ggmc.optim.chain import Chain
 from ggmc.optim.settings import Settings, Share
 from ggmc.optim.trajectory import Trajectory
+from ggmc.plain import PlainDict
 
 
 class Integrator(ABC):
@@ -83,11 +84,11 @@ class Integrator(ABC):
         """Why a trajectory of so many steps does not read the same backwards, if it does not."""
 
     @abstractmethod
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> PlainDict:
         """Its variables as plain values."""
 
     @abstractmethod
-    def load(self, plain: dict[str, Any]) -> None:
+    def load(self, plain: PlainDict) -> None:
         """Restore what `to_dict` gave."""
 
 
@@ -126,10 +127,10 @@ class Memoryless(Integrator):
     def not_reversible(self, steps: int) -> str | None:
         return self.no_test
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> PlainDict:
         return {}
 
-    def load(self, plain: dict[str, Any]) -> None:
+    def load(self, plain: PlainDict) -> None:
         return
 
 
@@ -200,12 +201,12 @@ class Reversible(Integrator):
             f"backwards: take a multiple of {self.every} steps"
         )
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> PlainDict:
         return {
             "pending": None if self.pending is None else tuple(self.pending),
             "steps_since_friction": self.steps_since_friction,
         }
 
-    def load(self, plain: dict[str, Any]) -> None:
+    def load(self, plain: PlainDict) -> None:
         self.pending = None if plain["pending"] is None else Share.restored(plain["pending"])
         self.steps_since_friction = plain["steps_since_friction"]

@@ -44,6 +44,8 @@ class ModuleValues(Target):
             module: The module.
             sampled: Some of its parameters.
         """
+        if not isinstance(module, nn.Module):
+            raise BadInput(f"module must be the torch.nn.Module that is trained, got {module!r}")
         wanted = {id(parameter) for parameter in sampled}
         named = {name: parameter for name, parameter in module.named_parameters() if id(parameter) in wanted}
         if len(named) < len(wanted):
@@ -60,6 +62,8 @@ class ModuleValues(Target):
         Args:
             posterior: Of the same module.
         """
+        if not isinstance(posterior, Posterior):
+            raise BadInput(f"posterior must be a ggmc.Posterior of the same module, got {posterior!r}")
         theirs, ours = posterior.layout.shapes, self.layout.shapes
         if dict(theirs) != dict(ours):
             other = sorted(set(theirs) ^ set(ours)) or sorted(name for name in ours if ours[name] != theirs[name])

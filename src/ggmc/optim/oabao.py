@@ -18,14 +18,13 @@ changes, m stays as it is, because its distribution does not depend on h; SGD wo
 
 from __future__ import annotations
 
-from typing import Any
-
 from torch import Tensor
 
 from ggmc.optim.chain import Chain, kinetic_energy
 from ggmc.optim.integrator import Reversible
 from ggmc.optim.settings import Settings
 from ggmc.optim.trajectory import Trajectory
+from ggmc.plain import PlainDict
 
 
 class Midpoint(Reversible):
@@ -81,9 +80,9 @@ class Midpoint(Reversible):
             trajectory.work = kinetic_energy(chain.momentum) - kinetic_energy(trajectory.momentum)
         self.owe_friction(chain, now)
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> PlainDict:
         return super().to_dict() | {"ends_with_friction": self._ends_with_friction}
 
-    def load(self, plain: dict[str, Any]) -> None:
+    def load(self, plain: PlainDict) -> None:
         super().load(plain)
         self._ends_with_friction = plain["ends_with_friction"]

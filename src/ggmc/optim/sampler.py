@@ -8,13 +8,13 @@ each.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-from ggmc.errors import BadInput
+from ggmc.errors import BadInput, require_seed
 from ggmc.kernels import KernelSettings
 from ggmc.optim.chain import Chain
 from ggmc.optim.flat import Flat
@@ -22,6 +22,7 @@ from ggmc.optim.groups import Given, as_group, as_groups, require_one_vector
 from ggmc.optim.integrator import Integrator
 from ggmc.optim.settings import Settings
 from ggmc.optim.trajectory import Trajectory, layers_to_check
+from ggmc.plain import PlainDict
 
 
 class Sampler(torch.optim.Optimizer):
@@ -35,6 +36,8 @@ class Sampler(torch.optim.Optimizer):
     """
 
     def __init__(self, parameters: Given, integrator: Integrator, seed: int | None, **settings: Any):
+        if seed is not None:
+            require_seed("seed", seed)
         self._complete = False
         self._integrator = integrator
         self._module = parameters if isinstance(parameters, nn.Module) else None
@@ -91,6 +94,8 @@ class Sampler(torch.optim.Optimizer):
         """
         loss = None
         if closure is not None:
+            if not callable(closure):
+                raise BadInput(f"closure must be a function that computes the loss, got {closure!r}")
             with torch.enable_grad():
                 loss = closure()
         now, trajectory, chain = self._settings(), self._trajectory, self._chain
@@ -120,7 +125,7 @@ class Sampler(torch.optim.Optimizer):
             super().zero_grad(set_to_none)
 
     @torch.no_grad()
-    def add_param_group(self, param_group: dict[str, Any]) -> None:
+    def add_param_group(self, param_group: PlainDict) -> None:
         """Sample more parameters, whose momentum is drawn afresh; between trajectories.
 
         Args:
@@ -157,10 +162,10 @@ class Sampler(torch.optim.Optimizer):
             self._total_loss = None
             self._integrator.forget()
 
-    def state_dict(self) -> dict[str, Any]:
+    def state_dict(self) -> PlainDict:
         """Everything needed to go on bit for bit, generator and open trajectory included; not the parameters."""
         flat, chain, trajectory = self._flat, self._chain, self._trajectory
-        packed: dict[str, Any] = super().state_dict()
+        packed: PlainDict = super().state_dict()
         packed["sampler"] = {
             "kind": self._kind(),
             "momentum": [view.clone() for view in flat.views(chain.momentum)],
@@ -176,12 +181,14 @@ class Sampler(torch.optim.Optimizer):
         return packed
 
     @torch.no_grad()
-    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+    def load_state_dict(self, state_dict: PlainDict) -> None:
         """Restore a saved state. The parameters are loaded into the module, before this or after.
 
         Args:
             state_dict: The result of `state_dict()` of a sampler with the same settings.
         """
+        if not isinstance(state_dict, Mapping):
+            raise BadInput(f"a state must be the dict that state_dict() gave, got {type(state_dict).__name__}")
         packed = state_dict.get("sampler")
         if packed is None or packed["kind"] != self._kind():
             kind = "another optimiser" if packed is None else packed["kind"]
@@ -202,9 +209,9 @@ class Sampler(torch.optim.Optimizer):
     def _kind(self) -> str:
         return type(self).__name__
 
-    def __getstate__(self) -> dict[str, Any]:
+    def __getstate__(self) -> PlainDict:
         raise BadInput("a sampler cannot be copied or pickled: save its state_dict() and the module's")
 
 
-def _size(group: dict[str, Any]) -> int:
+def _size(group: PlainDict) -> int:
     return sum(parameter.numel() for parameter in group["params"])

@@ -21,7 +21,8 @@ from typing import Any, NamedTuple
 from torch import Tensor
 
 from ggmc.dynamics.learning_rate import from_learning_rate
-from ggmc.errors import BadInput, require_not_negative
+from ggmc.errors import BadInput, require_count, require_not_negative
+from ggmc.plain import PlainDict
 
 Ratios = tuple[float, ...] | None
 """Each group's step size divided by the largest; None where all are the same."""
@@ -72,7 +73,7 @@ class Settings(NamedTuple):
     """γh, the friction of one step."""
 
     @classmethod
-    def of(cls, groups: Iterable[dict[str, Any]], euler: bool = False) -> Settings:
+    def of(cls, groups: Iterable[PlainDict], euler: bool = False) -> Settings:
         """From the parameter groups.
 
         Args:
@@ -88,12 +89,12 @@ class Settings(NamedTuple):
         """
         return _settings(tuple([_numbers(group) for group in groups]), euler)
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> PlainDict:
         """As plain values."""
         return self._asdict() | {"half": tuple(self.half)}
 
     @classmethod
-    def from_dict(cls, plain: dict[str, Any]) -> Settings:
+    def from_dict(cls, plain: PlainDict) -> Settings:
         """What `to_dict` gave."""
         settings = cls(**{name: _as_tuple(value) for name, value in plain.items()})
         return settings._replace(half=Share.restored(settings.half))
@@ -118,15 +119,21 @@ class Settings(NamedTuple):
 _Numbers = tuple[float, float, float, float, int]
 
 
-def _numbers(group: dict[str, Any]) -> _Numbers:
+def _numbers(group: PlainDict) -> _Numbers:
     lr = group["lr"]
     return (
-        lr if type(lr) is float or not isinstance(lr, Tensor) else lr.item(),  # the first question is the cheaper one
+        lr if type(lr) is float or not isinstance(lr, Tensor) else _one_number(lr),  # the first is cheaper to ask
         group["weight_decay"],
         group.get("momentum", 0.0),
         group["temperature"],
         group["num_data"],
     )
+
+
+def _one_number(lr: Tensor) -> float:
+    if lr.numel() != 1:
+        raise BadInput(f"lr must be one number, got a tensor of shape {list(lr.shape)}: give groups with their own lr")
+    return lr.item()
 
 
 def _as_tuple(value: Any) -> Any:
@@ -141,6 +148,7 @@ def _plain(value: Any) -> Any:
 def _settings(groups: tuple[_Numbers, ...], euler: bool) -> Settings:
     _, _, momentum, temperature, num_data = first = groups[0]
     for number, group in enumerate(groups):
+        require_count("num_data", group[4])
         require_not_negative("lr", group[0])
         require_not_negative("weight_decay", group[1])
         require_not_negative("temperature", group[3])

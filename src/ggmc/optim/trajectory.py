@@ -16,6 +16,7 @@ from ggmc.dynamics.state import Info, State
 from ggmc.errors import BadInput
 from ggmc.optim.flat import Flat
 from ggmc.optim.settings import Settings
+from ggmc.plain import PlainDict
 
 Potential = float | Tensor | Callable[[], float | Tensor]
 """The loss summed over all data, or a function that computes it where the parameters are."""
@@ -140,7 +141,7 @@ class Trajectory:
         single = (info.log_accept[0], info.accepted[0], info.diverging[0], info.energy_error[0], info.work[0])
         return after, Info(*single, info.steps)
 
-    def to_dict(self, flat: Flat) -> dict[str, Any]:
+    def to_dict(self, flat: Flat) -> PlainDict:
         """As plain values and tensors of the parameters' shapes.
 
         Args:
@@ -158,7 +159,7 @@ class Trajectory:
         }
 
     @classmethod
-    def from_dict(cls, plain: dict[str, Any], flat: Flat, layers: Layers) -> Trajectory:
+    def from_dict(cls, plain: PlainDict, flat: Flat, layers: Layers) -> Trajectory:
         """What `to_dict` gave.
 
         Args:
@@ -192,7 +193,12 @@ def as_number(potential: Any, device: torch.device) -> Tensor:
         potential: A number or a tensor of one number.
         device: Where it is needed.
     """
-    tensor = torch.as_tensor(potential, dtype=torch.float64, device=device).detach()
+    try:
+        if isinstance(potential, bool):
+            raise TypeError
+        tensor = torch.as_tensor(potential, dtype=torch.float64, device=device).detach()
+    except (TypeError, ValueError, RuntimeError) as error:
+        raise BadInput(f"potential must be one number, the loss summed over all data, got {potential!r}") from error
     if tensor.numel() != 1:
         raise BadInput(
             f"potential must be one number, the loss summed over all data, got shape {tuple(tensor.shape)}: sum it"

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from ggmc.dynamics.metropolis import log_uniforms
 from ggmc.dynamics.state import Info
-from ggmc.errors import BadInput, NotExact
+from ggmc.errors import BadInput, NotExact, require_switch
 from ggmc.optim.sampler import Sampler
 from ggmc.optim.settings import Settings
 from ggmc.optim.trajectory import Potential, Trajectory, as_number, layers_to_check
@@ -86,6 +86,7 @@ class TrajectorySampler(Sampler):
             `not_testable` says why.
         """
         trajectory, integrator, chain = self._trajectory, self._integrator, self._chain
+        require_switch("reject", reject)
         if reject and integrator.no_test is not None:
             raise NotExact(integrator.no_test)
         if trajectory is None:

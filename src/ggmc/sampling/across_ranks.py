@@ -11,7 +11,9 @@ import numpy as np
 import torch
 from torch.utils._pytree import tree_map
 
+from ggmc.errors import BadInput
 from ggmc.kernels import Kernel, to_dict
+from ggmc.plain import PlainDict
 from ggmc.sampling.checkpoint import Checkpoint, Checkpoints
 from ggmc.sampling.ranks import Ranks
 from ggmc.targets.base import DataTarget, Target
@@ -48,7 +50,7 @@ class Elsewhere(Store):
     def keeps_rows(self) -> bool:  # pyright: ignore[reportIncompatibleVariableOverride]
         return self._stored().keeps_rows
 
-    def settings(self) -> dict[str, Any]:
+    def settings(self) -> PlainDict:
         """What the first rank has stored with the draws."""
         return self._stored().settings
 
@@ -66,19 +68,19 @@ class RunCheckpoints:
     """
 
     def __init__(self, path: Path, every: float, ranks: Ranks):
-        self._files, self._ranks = Checkpoints(path, every), ranks
+        self._path, self._files, self._ranks = path, Checkpoints(path, every), ranks
 
     def due(self) -> bool:
         """Whether it is time for the next one: the first rank's clock says."""
         return self._ranks.first and self._files.due()
 
-    def write(self, state: dict[str, Any]) -> None:
+    def write(self, state: PlainDict) -> None:
         """Write one; all ranks must call this.
 
         Args:
             state: This rank's. Ranks that have the same chains have the same state, and it is kept once.
         """
-        states = self._ranks.exchange(state) if self._ranks.by_chains else [state]
+        states = self._ranks.exchange(state, everywhere=False) if self._ranks.by_chains else [state]
         if self._ranks.first:
             self._files.write({"states": states})
 
@@ -86,27 +88,32 @@ class RunCheckpoints:
         """Those that can be read, the newest first, with this rank's state."""
         found = self._files.newest()
         for number, checkpoint in enumerate(found):
-            states = checkpoint.state["states"]
-            own = states[self._ranks.rank if self._ranks.by_chains else 0]
-            found[number] = checkpoint._replace(state=own)
+            states, wanted = checkpoint.state.get("states"), self._ranks.number if self._ranks.by_chains else 1
+            if not isinstance(states, list) or len(states) != wanted or not all(isinstance(s, dict) for s in states):
+                raise BadInput(f"a checkpoint of {self._path} does not hold the states of {wanted} ranks")
+            found[number] = checkpoint._replace(state=states[self._ranks.rank if self._ranks.by_chains else 0])
         return found
 
 
-def joined(block: Block, ranks: Ranks) -> Block:
+def joined(block: Block, ranks: Ranks, everywhere: bool) -> Block:
     """A block of the chains of all ranks; where all ranks have the same chains, as it is.
 
     Args:
         block: This rank's.
         ranks: The ranks.
+        everywhere: False joins them on the first rank alone, which writes them to the disk.
     """
     if not ranks.by_chains:
         return block
     own = tree_map(torch.from_numpy, {"rows": block.rows, "stats": block.stats})
-    together = tree_map(lambda *parts: torch.cat(parts).numpy(), *ranks.exchange(own))
+    parts = ranks.exchange(own, everywhere)
+    if not parts:
+        return block
+    together = tree_map(lambda *parts: torch.cat(parts).numpy(), *parts)
     return Block(together["rows"], together["stats"])
 
 
-def require_alike(ranks: Ranks, target: Target, kernel: Kernel, arguments: dict[str, Any]) -> None:
+def require_alike(ranks: Ranks, target: Target, kernel: Kernel, arguments: PlainDict) -> None:
     """Refuse to begin where ranks were given different things, and warn where there is nothing to share out.
 
     Args:

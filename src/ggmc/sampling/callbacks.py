@@ -9,6 +9,7 @@ from tqdm.auto import tqdm
 
 from ggmc.dynamics.mass import Mass
 from ggmc.dynamics.state import Info, State
+from ggmc.errors import BadInput
 from ggmc.targets.layout import Layout
 
 
@@ -48,6 +49,13 @@ class Moment(NamedTuple):
 
 
 Callback = Callable[[Moment], None]
+
+
+def check_callback(callback: object) -> None:
+    """Refuse what cannot be called after a trajectory; None is no callback."""
+    if isinstance(callback, type) or not (callback is None or callable(callback)):
+        what = f"the class {callback.__name__}: make one" if isinstance(callback, type) else repr(callback)
+        raise BadInput(f"callback must be a function of one ggmc.sampling.callbacks.Moment, got {what}")
 
 
 def mean_acceptance(info: Info) -> float:

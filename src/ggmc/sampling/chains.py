@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
 from ggmc.dynamics.state import Info, State
-from ggmc.errors import BadInput
 from ggmc.kernels import Kernel, Sampler, to_dict
+from ggmc.plain import PlainDict
 from ggmc.sampling.callbacks import Moment
+from ggmc.sampling.stored_state import check_stored
 from ggmc.targets.base import Target
 from ggmc.trace.diagnostics import configurational_temperature, kinetic_temperature, kinetic_temperatures
 from ggmc.trace.store import Block
@@ -47,7 +48,7 @@ class Chains:
         target_accept: float | None = None,
         start: Tensor | None = None,
         anneal: float | None = None,
-        stored: dict[str, Any] | None = None,
+        stored: PlainDict | None = None,
         own: tuple[slice, int] | None = None,
     ):
         self.target = target
@@ -62,7 +63,7 @@ class Chains:
             self.state = self.warmup.init(starts[rows], self.generator)
         else:
             given = {"kernel": to_dict(kernel), "warmup_iterations": warmup, "anneal": anneal}
-            _refuse_other_settings(stored, given, [rows.stop - rows.start, target.layout.size])
+            check_stored(stored, given, rows.stop - rows.start, target, self.generator)
             target.load_state_dict(stored["target"])
             self.warmup = Warmup(kernel, target, warmup, target_accept, anneal, stored["warmup"])
             self.state = State(**stored["state"]).map(lambda tensor: tensor.to(target.device, copy=True))
@@ -102,7 +103,7 @@ class Chains:
         """What a reader of the draws should know about how they were made."""
         return [*self.warmup.learnt.remarks, *(self.warmup.sampler if self._sampler is None else self._sampler).remarks]
 
-    def state_dict(self) -> dict[str, Any]:
+    def state_dict(self) -> PlainDict:
         """A snapshot of everything needed to go on, as plain tensors and numbers."""
         return {
             "kernel": to_dict(self.warmup.kernel),
@@ -159,15 +160,6 @@ class Chains:
         if len(layout.shapes) > 1:  # one tensor is all there is
             stats["kinetic_temperatures"] = kinetic_temperatures(state.momentum, mass, layout)
         return Draw(state.position, stats | dict(info.statistics))
-
-
-def _refuse_other_settings(stored: dict[str, Any], given: dict[str, Any], shape: list[int]) -> None:
-    for name, value in given.items():
-        if stored[name] != value:
-            raise BadInput(f"the stored run has {name} {stored[name]!r}, but this one has {value!r}")
-    there = list(stored["state"]["position"].shape)
-    if there != shape:
-        raise BadInput(f"the stored run has [chains, parameters] {there}, but this one has {shape}")
 
 
 class Draw(NamedTuple):

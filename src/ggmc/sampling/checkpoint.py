@@ -8,28 +8,34 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import torch
-from safetensors import SafetensorError
+from safetensors import SafetensorError, safe_open
 from safetensors.torch import load, save
 from torch import Tensor
 
 from ggmc.errors import BadInput
+from ggmc.plain import PlainDict
 from ggmc.trace.atomic_files import write_atomically
+from ggmc.trace.stored_settings import is_count
 from ggmc.trace.zarr_store import ZarrStore
 
 KEPT = 2
 FOLDER, SUFFIX = "checkpoints", ".safetensors"
 FORMAT = "1"
+NAME = re.compile(rf"[0-9]{{10,18}}\{SUFFIX}")
 
 
 class Checkpoint(NamedTuple):
     """One that was read."""
 
-    state: dict[str, Any]
+    state: PlainDict
     remarks: list[str]
     """What a reader of the draws should know: that a newer one could not be read."""
 
@@ -61,7 +67,7 @@ class Checkpoints:
         """Whether it is time for the next one."""
         return time.monotonic() - self._last >= self._every
 
-    def write(self, state: dict[str, Any]) -> None:
+    def write(self, state: PlainDict) -> None:
         """Write one, and remove the oldest.
 
         Args:
@@ -72,7 +78,8 @@ class Checkpoints:
         number = int(before[-1].stem) + 1 if before else 0
         write_atomically(self._folder / f"{number:010d}{SUFFIX}", to_bytes(state))
         for old in before[: max(0, len(before) + 1 - KEPT)]:
-            old.unlink(missing_ok=True)
+            if not old.is_dir():
+                old.unlink(missing_ok=True)
         self._last = time.monotonic()
 
     def newest(self) -> list[Checkpoint]:
@@ -81,7 +88,7 @@ class Checkpoints:
         remarks: list[str] = []
         for file in reversed(self.files()):
             try:
-                found.append(Checkpoint(from_bytes(file.read_bytes()), list(remarks)))
+                found.append(Checkpoint(from_file(file), list(remarks)))
             except (BadInput, OSError) as error:
                 remarks.append(
                     f"The checkpoint {file.name} could not be read ({error}): the run went on from the one before."
@@ -90,7 +97,7 @@ class Checkpoints:
 
     def files(self) -> list[Path]:
         """From the oldest to the newest."""
-        return sorted(filter(is_checkpoint, self._folder.glob(f"*{SUFFIX}")))
+        return sorted(filter(is_checkpoint, self._folder.glob(f"*{SUFFIX}")), key=lambda file: int(file.stem))
 
 
 def usable(found: list[Checkpoint], stored: ZarrStore) -> Checkpoint:
@@ -102,6 +109,8 @@ def usable(found: list[Checkpoint], stored: ZarrStore) -> Checkpoint:
     """
     path, thin = stored.path, int(stored.settings["thin"])
     for number, one in enumerate(found):
+        if not is_count(one.state.get("drawn")):
+            raise BadInput(f"a checkpoint of {path} is not one of such a run: it does not say after how many draws")
         if one.state["drawn"] // thin <= stored.num_draws:
             if number:
                 one.remarks.extend(stored.remarks)
@@ -116,10 +125,10 @@ def usable(found: list[Checkpoint], stored: ZarrStore) -> Checkpoint:
 
 def is_checkpoint(file: Path) -> bool:
     """Whether a file has the name of one."""
-    return file.suffix == SUFFIX and file.stem.isdigit()
+    return NAME.fullmatch(file.name) is not None
 
 
-def to_bytes(state: dict[str, Any]) -> bytes:
+def to_bytes(state: PlainDict) -> bytes:
     """A nested state as the content of a file.
 
     Args:
@@ -136,24 +145,45 @@ def to_bytes(state: dict[str, Any]) -> bytes:
     return save(tensors, {"ggmc": FORMAT, "state": text, "sha256": _digest(text, tensors)})
 
 
-def from_bytes(content: bytes) -> dict[str, Any]:
+def from_bytes(content: bytes) -> PlainDict:
     """The state that `to_bytes` wrote; refuses what is cut short, changed or of another kind.
 
     Args:
         content: The bytes of a file.
     """
-    try:
+    with _refusing_what_is_not_whole():
         length = int.from_bytes(content[:8], "little")
-        header = json.loads(content[8 : 8 + length])
-        metadata = header["__metadata__"]
-        tensors = load(content)
-        if metadata["ggmc"] != FORMAT or metadata["sha256"] != _digest(metadata["state"], tensors):
-            raise BadInput("its checksum does not agree with its content")
-        return _with_tensors(json.loads(metadata["state"]), tensors)
-    except (SafetensorError, KeyError, ValueError, TypeError, RecursionError) as error:
-        if isinstance(error, BadInput):
-            raise
+        return _checked(json.loads(content[8 : 8 + length])["__metadata__"], load(content))
+
+
+def from_file(file: Path) -> PlainDict:
+    """The same from a file, which is not read into memory before it is known to be whole.
+
+    Args:
+        file: The file.
+    """
+    with _refusing_what_is_not_whole(), safe_open(file, framework="pt") as stored:
+        mapped = {name: stored.get_tensor(name) for name in stored.keys()}  # noqa: SIM118 (it is no dict)
+        return _checked(stored.metadata(), mapped)
+
+
+@contextmanager
+def _refusing_what_is_not_whole() -> Iterator[None]:
+    try:
+        yield
+    except BadInput:
+        raise
+    except (SafetensorError, LookupError, ValueError, TypeError, AttributeError, RuntimeError, MemoryError) as error:
         raise BadInput(f"it is not a whole checkpoint: {str(error)[:200]}") from error
+
+
+def _checked(metadata: dict[str, str], tensors: dict[str, Tensor]) -> PlainDict:
+    if metadata["ggmc"] != FORMAT or metadata["sha256"] != _digest(metadata["state"], tensors):
+        raise BadInput("its checksum does not agree with its content")
+    state = _with_tensors(json.loads(metadata["state"]), {name: tensor.clone() for name, tensor in tensors.items()})
+    if not isinstance(state, dict):
+        raise BadInput("it holds no state")
+    return state
 
 
 def _without_tensors(value: Any, tensors: dict[str, Tensor]) -> Any:
@@ -183,5 +213,5 @@ def _digest(text: str, tensors: dict[str, Tensor]) -> str:
     for name in sorted(tensors):
         tensor = tensors[name]
         found.update(f"{name} {tensor.dtype} {list(tensor.shape)}".encode())
-        found.update(tensor.contiguous().view(-1).view(torch.uint8).numpy().tobytes() if tensor.numel() else b"")
+        found.update(tensor.contiguous().view(-1).view(torch.uint8).numpy().data if tensor.numel() else b"")
     return found.hexdigest()

@@ -30,7 +30,8 @@ def init(split: str = "data", backend: str | None = None, timeout: float = 1800.
 
     Args:
         split: "data": every rank sums over its part of the data, with one all-reduce of the gradient in each step and
-            one of the potential in each test. The draws are those of one process, up to the order of summation.
+            one of the potential in each test. The draws are those of one process, up to the order of summation: with
+            fixed settings to many digits, while a warm-up that tunes makes more of the last ones with every trajectory.
             "chains": every rank has its part of the chains, which it warms up by itself, and needs no other rank for a
             step.
         backend: Of torch.distributed; by default gloo for tensors on CPUs, and nccl for those on GPUs.

@@ -41,7 +41,7 @@ class Interrupts:
         if terminations:
             self._wanted[signal.SIGTERM] = signal.SIG_DFL  # pyright: ignore[reportArgumentType]
         self._before: dict[signal.Signals, Any] = {}
-        self._holding, self._first, self._patient = 0, True, patient
+        self._holding, self._first, self._patient, self._at_once = 0, True, patient, False
 
     def __enter__(self) -> Interrupts:
         if threading.current_thread() is threading.main_thread():
@@ -66,17 +66,21 @@ class Interrupts:
 
     @contextmanager
     def at_once(self) -> Iterator[None]:
-        """Within this block a Ctrl-C stops at once: what is under way can be left out."""
-        before, self._holding, self._first = (self._holding, self._first), 0, False
+        """Within this block a signal stops at once, as a KeyboardInterrupt: what is under way can be left out."""
+        before, self._holding, self._at_once = self._holding, 0, True
         try:
             yield
         finally:
-            self._holding, self._first = before
+            self._holding, self._at_once = before, False
 
     def _note(self, number: int, _: FrameType | None) -> None:
-        first, self._first, self.asked = self._first, False, signal.Signals(number)
+        first, self._first = self._first, False
+        if self.asked != signal.SIGTERM:  # who asks to terminate is not answered by a later Ctrl-C
+            self.asked = signal.Signals(number)
         if self._holding:
             return
+        if self._at_once:
+            raise KeyboardInterrupt
         if not first and number == signal.SIGINT:
             if self._patient:
                 return

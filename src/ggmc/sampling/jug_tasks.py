@@ -32,18 +32,21 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from types import FunctionType
+from typing import TYPE_CHECKING
 
 from filelock import FileLock, Timeout
 
 from ggmc.errors import BadInput, require_count
 from ggmc.kernels import Kernel, from_dict, to_dict
+from ggmc.kernels.base import require_kernel
 from ggmc.kernels.serialise import Tensors
+from ggmc.plain import PlainDict
 from ggmc.sampling.plan import Plan
 from ggmc.sampling.resume import resume
 from ggmc.sampling.sample import DEFAULT, begin
 from ggmc.targets.base import Target
-from ggmc.trace.run_folder import RunFolder, holds_a_run
+from ggmc.trace.run_folder import RunFolder, checked_path, holds_a_run, make_folder
 
 if TYPE_CHECKING:
     from jug import Task
@@ -58,7 +61,7 @@ log = logging.getLogger("ggmc")
 def run(
     make_target: Callable[..., Target],
     kernel: Kernel | None = None,
-    arguments: Mapping[str, Any] | None = None,
+    arguments: Mapping[str, object] | None = None,
     *,
     out: str | Path | RunFolder,
     draws: int = 1000,
@@ -104,7 +107,7 @@ def run(
 def chains(
     make_target: Callable[..., Target],
     kernel: Kernel | None = None,
-    arguments: Mapping[str, Any] | None = None,
+    arguments: Mapping[str, object] | None = None,
     *,
     out: str | Path,
     draws: int = 1000,
@@ -149,7 +152,7 @@ def chains(
     for number in range(chains):
         part = (number, chains)
         plan = Plan.asked(draws, warmup, chains, seed, target_accept, anneal, start=None, part=part)
-        tasks.append(_task(make_target, kernel, arguments, _as_folder(Path(out) / str(number)), plan))
+        tasks.append(_task(make_target, kernel, arguments, _as_folder(checked_path(out) / str(number)), plan))
     return tasks
 
 
@@ -163,7 +166,7 @@ class _ByName:
     def __init__(self, function: Callable[..., Target]):
         self._function = function
 
-    def __call__(self, **arguments: Any) -> Target:
+    def __call__(self, **arguments: object) -> Target:
         return self._function(**arguments)
 
     def __jug_hash__(self) -> bytes:
@@ -180,7 +183,7 @@ def _as_folder(out: str | Path | RunFolder) -> RunFolder:
 def _task(
     make_target: Callable[..., Target],
     kernel: Kernel | None,
-    arguments: Mapping[str, Any] | None,
+    arguments: Mapping[str, object] | None,
     folder: RunFolder,
     plan: Plan,
 ) -> Task:
@@ -189,9 +192,13 @@ def _task(
     except ImportError as error:
         raise ImportError("ggmc.jug needs Jug: pip install ggmc[jug]") from error
 
-    if not callable(make_target) or "<lambda>" in make_target.__qualname__:
+    named = isinstance(make_target, type | FunctionType)
+    if not named or "<lambda>" in make_target.__qualname__:
         raise BadInput(f"make_target must be a function of the jugfile with a name of its own, got {make_target!r}")
+    if arguments is not None and not isinstance(arguments, Mapping):
+        raise BadInput(f"arguments must be a dict of those of make_target, by name, got {arguments!r}")
     kernel = DEFAULT if kernel is None else kernel
+    require_kernel(kernel)
     tensors: Tensors = {}
     plain = to_dict(kernel, tensors)
     if tensors or from_dict(plain) != kernel:
@@ -204,7 +211,7 @@ def _task(
 
 
 def carry_out(
-    make_target: Callable[..., Target], arguments: dict[str, Any], path: str, kernel: str, plan: str, kept: str
+    make_target: Callable[..., Target], arguments: PlainDict, path: str, kernel: str, plan: str, kept: str
 ) -> str:
     """What a worker does: begin the run, or go on with it.
 
@@ -230,7 +237,7 @@ def carry_out(
 
 def _lock(path: Path) -> FileLock:
     """Held by the worker that has the task, from its first moment on; it ends with the worker, however that ends."""
-    path.parent.mkdir(parents=True, exist_ok=True)
+    make_folder(path.parent)
     return FileLock(str(path.with_name(f".{path.name}.worker")), timeout=0)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from filelock import FileLock, Timeout
@@ -13,7 +13,7 @@ from ggmc.errors import BadInput
 from ggmc.sampling.checkpoint import FOLDER as CHECKPOINTS
 from ggmc.sampling.checkpoint import is_checkpoint
 from ggmc.trace.atomic_files import is_partial, remove_partial_files
-from ggmc.trace.run_folder import TENSORS, holds_a_run
+from ggmc.trace.run_folder import TENSORS, holds_a_run, make_folder
 
 LOCK = ".lock"
 
@@ -45,33 +45,38 @@ def new_folder(path: Path) -> Iterator[None]:
     Args:
         path: The folder, which need not exist.
     """
-    if holds_a_run(path):
-        raise BadInput(f"{path} holds a run already: continue it with ggmc.resume, or give another folder")
+    _refuse_a_run(path)
     made = not path.exists()
-    try:
-        path.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise BadInput(f"the folder {path} cannot be made: {error}") from error
+    make_folder(path)
     if not path.is_dir() or not all(map(_was_left_by_a_killed_run, path.iterdir())):
         raise BadInput(f"{path} is not an empty folder: give another one, so that nothing in it is written over")
-    try:
-        with locked(path):
+    with locked(path):
+        _refuse_a_run(path)  # once more: until now another process may have made one
+        try:
             _clear(path)
             yield
-    except BaseException:
-        if not holds_a_run(path):
-            _clear(path)
-            if made:
-                (path / LOCK).unlink(missing_ok=True)
-                path.rmdir()
-        raise
+        except BaseException:
+            if not holds_a_run(path):
+                with suppress(OSError):  # of a folder that is gone, or not ours to remove: the first error counts
+                    _clear(path)
+                    if made:
+                        (path / LOCK).unlink(missing_ok=True)
+                        path.rmdir()
+            raise
+
+
+def _refuse_a_run(path: Path) -> None:
+    if holds_a_run(path):
+        raise BadInput(f"{path} holds a run already: continue it with ggmc.resume, or give another folder")
 
 
 def _was_left_by_a_killed_run(entry: Path) -> bool:
     """Whether an entry of the folder is what a run leaves that was killed before it began, and nobody else's."""
+    if entry.is_symlink():
+        return False
     if entry.name == CHECKPOINTS and entry.is_dir():
-        return all(is_partial(file) or is_checkpoint(file) for file in entry.iterdir())
-    return entry.name in (LOCK, TENSORS) or is_partial(entry)
+        return all(is_partial(file) or (is_checkpoint(file) and file.is_file()) for file in entry.iterdir())
+    return (entry.name in (LOCK, TENSORS) and entry.is_file()) or is_partial(entry)
 
 
 def _clear(path: Path) -> None:

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import hashlib
 from dataclasses import asdict, dataclass, replace
-from typing import Any
 
 import torch
 from torch import Tensor
 
-from ggmc.errors import BadInput, require_count
+from ggmc.errors import BadInput, require_between, require_count, require_positive, require_seed
 from ggmc.kernels import Kernel
+from ggmc.plain import PlainDict
 from ggmc.sampling.chains import Chains
 from ggmc.sampling.ranks import Ranks
 from ggmc.targets.base import Target
@@ -69,27 +69,35 @@ class Plan:
             start: The chains' first positions, if they were given.
             part: As in the class.
         """
-        require_count("draws", draws)
-        require_count("warmup", warmup, least=0)
-        require_count("chains", chains)
-        if isinstance(seed, bool) or int(seed) != seed:
-            raise BadInput(f"seed must be a whole number, got {seed!r}")
-        if target_accept is not None and not 0 < target_accept < 1:
-            raise BadInput(f"target_accept must lie between 0 and 1, got {target_accept!r}")
+        cls(draws, warmup, chains, seed, target_accept, anneal, part=part)._check()
         own_seed = int(seed) if start is None else _seed_from(int(seed), _checked(start, chains))
         return cls(int(draws), int(warmup), int(chains), int(seed), target_accept, anneal, own_seed, part)
 
     @classmethod
-    def stored(cls, plain: dict[str, Any]) -> Plan:
+    def stored(cls, plain: PlainDict) -> Plan:
         """From `to_dict`, by way of JSON.
 
         Args:
             plain: It may have other entries too.
         """
         plan = cls(**{name: plain[name] for name in cls.__dataclass_fields__})
+        plan._check()
         return plan if plan.part is None else replace(plan, part=tuple(plan.part))
 
-    def to_dict(self) -> dict[str, Any]:
+    def _check(self) -> None:
+        require_count("draws", self.draws)
+        require_count("warmup", self.warmup, least=0)
+        require_count("chains", self.chains)
+        require_seed("seed", self.seed)
+        require_seed("own_seed", self.own_seed)
+        if self.target_accept is not None:
+            require_between("target_accept", self.target_accept)
+        if self.anneal is not None:
+            require_positive("anneal", self.anneal)
+        if self.part is not None and (len(self.part) != 2 or not 0 <= self.part[0] < self.part[1]):
+            raise BadInput(f"part must be (i, n) with i below n, got {self.part!r}")
+
+    def to_dict(self) -> PlainDict:
         """As plain values."""
         return asdict(self)
 
@@ -116,7 +124,7 @@ class Plan:
         kernel: Kernel,
         ranks: Ranks,
         start: Tensor | None = None,
-        stored: dict[str, Any] | None = None,
+        stored: PlainDict | None = None,
     ) -> Chains:
         """The chains of the run, new or as they were stored.
 
@@ -142,9 +150,11 @@ class Plan:
 
 
 def _checked(start: object, chains: int) -> Tensor:
-    if not isinstance(start, Tensor) or start.dim() != 2 or len(start) != chains:
-        shape = list(start.shape) if isinstance(start, Tensor) else type(start).__name__
-        raise BadInput(f"start must be a tensor [chains, d] with {chains} rows, one for each chain, got {shape}")
+    if not isinstance(start, Tensor) or start.dim() != 2 or len(start) != chains or not start.is_floating_point():
+        got = f"{list(start.shape)} of {start.dtype}" if isinstance(start, Tensor) else type(start).__name__
+        raise BadInput(
+            f"start must be a floating point tensor [chains, d] with {chains} rows, one for each chain, got {got}"
+        )
     return start
 
 

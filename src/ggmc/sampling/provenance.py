@@ -8,19 +8,17 @@ import subprocess
 import sys
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any
 
 import torch
 
+from ggmc.plain import PlainDict
 from ggmc.targets.base import Target
 from ggmc.targets.fingerprint import fingerprint
 from ggmc.targets.layout import Tree
 from ggmc.trace.run_folder import FORMAT
 
 
-def described(
-    target: Target, kernel: dict[str, Tree], settings: dict[str, Any], attributes: dict[str, Tree]
-) -> dict[str, Any]:
+def described(target: Target, kernel: dict[str, Tree], settings: PlainDict, attributes: dict[str, Tree]) -> PlainDict:
     """What is stored with the draws, as plain values.
 
     Args:

@@ -20,6 +20,7 @@ import torch.distributed as dist
 from torch import Tensor
 
 from ggmc.errors import BadInput, GGMCError
+from ggmc.plain import PlainDict
 from ggmc.sampling.checkpoint import from_bytes, to_bytes
 from ggmc.targets.share import WHOLE, Share, sharing
 
@@ -108,11 +109,12 @@ class Ranks:
             )
         return agreed
 
-    def exchange(self, value: Any) -> list[Any]:
+    def exchange(self, value: Any, everywhere: bool = True) -> list[Any]:
         """Every rank's value, in the order of the ranks.
 
         Args:
             value: Dicts and lists of tensors, numbers, text and None.
+            everywhere: False sends them to the first rank alone; the others get an empty list.
         """
         if not self.several:
             return [value]
@@ -122,11 +124,14 @@ class Ranks:
             dist.all_gather(lengths, torch.tensor([len(content)], device=self._device))
             longest = max(int(length) for length in lengths)
             padded = torch.nn.functional.pad(content, (0, longest - len(content)))
-            found = [torch.empty_like(padded) for _ in range(self.number)]
-            dist.all_gather(found, padded)
+            found = [torch.empty_like(padded) for _ in range(self.number)] if everywhere or self.first else []
+            if everywhere:
+                dist.all_gather(found, padded)
+            else:
+                dist.gather(padded, found or None)
         return [
             from_bytes(each[: int(length)].cpu().numpy().tobytes())["value"]
-            for each, length in zip(found, lengths, strict=True)
+            for each, length in zip(found, lengths, strict=bool(found))
         ]
 
     def remarks(self, own: list[str]) -> list[str]:
@@ -144,7 +149,7 @@ class Ranks:
         if self.several:
             self.agree(torch.zeros(1))
 
-    def require_same(self, facts: dict[str, Any]) -> None:
+    def require_same(self, facts: PlainDict) -> None:
         """Refuse to begin where ranks were given different things.
 
         Args:

@@ -12,20 +12,26 @@ from __future__ import annotations
 from contextlib import nullcontext
 from pathlib import Path
 
-from ggmc.errors import BadInput, require_count
+from ggmc.errors import BadInput, require_count, require_not_negative
 from ggmc.kernels import Kernel, from_dict, to_dict
+from ggmc.kernels.base import require_kernel
+from ggmc.plain import PlainDict
 from ggmc.sampling.across_ranks import Elsewhere, RunCheckpoints
-from ggmc.sampling.callbacks import Callback
+from ggmc.sampling.callbacks import Callback, check_callback
+from ggmc.sampling.chains import Chains
 from ggmc.sampling.checkpoint import usable
 from ggmc.sampling.lock import locked
 from ggmc.sampling.plan import Plan
 from ggmc.sampling.ranks import Ranks, current
 from ggmc.sampling.run import Run, carry_out
-from ggmc.targets.base import Target
+from ggmc.targets.base import Target, require_target
 from ggmc.targets.layout import Tree
+from ggmc.trace.run_folder import RunFolder, checked_path
 from ggmc.trace.save_load import check_target
 from ggmc.trace.trace import Trace
 from ggmc.trace.zarr_store import ZarrStore
+
+MOST_THREADS = 4096  # more would end the process
 
 
 def resume(
@@ -65,11 +71,13 @@ def resume(
         ...     longer.num_draws, bool((longer["theta"][:, :50] == trace["theta"][:, :50]).all())
         (80, True)
     """
-    path = Path(path)
+    path = checked_path(path)
     if draws is not None:
         require_count("draws", draws)
-    if not isinstance(target, Target):
-        raise BadInput(f"target must be a target such as ggmc.Density(log_prob, start), got {target!r}")
+    require_target(target)
+    if kernel is not None:
+        require_kernel(kernel)
+    check_callback(callback)
     stored = ZarrStore.read(path)
     check_target(stored.settings, target, path)
     plan = stored.settings["settings"]
@@ -77,6 +85,7 @@ def resume(
         raise BadInput(f"{path} holds a saved trace, not a run that could go on: ggmc.load reads it")
     if "training_loop" in plan:
         raise BadInput(f"{path} is a training loop of {plan['training_loop']}: run its own program again")
+    _check_plan(path, plan)
     own = _kernel(stored, kernel)
     if stored.settings["predictions_only"] and predict_at is None:
         raise BadInput(f"{path} keeps predictions only: give its inputs, predict_at, again")
@@ -86,12 +95,38 @@ def resume(
         remarks = [*stored.settings["remarks"], *_other_ranks(plan, ranks)]
         checkpoints = RunCheckpoints(path, plan["checkpoint_every"], ranks)
         chosen = usable(checkpoints.newest(), stored)
-        chains = Plan.stored(plan).make_chains(target, own, ranks, stored=chosen.state["chains"])
+        chains = _chains(Plan.stored(plan), target, own, ranks, chosen.state, path)
         ranks.wait()  # all have read what the first is about to change
         store = ZarrStore.reopen(path, target, chains.drawn, predict_at) if ranks.first else Elsewhere(path)
         run = Run(chains, store, checkpoints, stored.settings["attributes"], chosen.state["seconds"], ranks)
         wanted = plan["draws"] if draws is None else draws
         return carry_out(run, wanted, plan["threads"], progress, callback, [*remarks, *chosen.remarks])
+
+
+def _check_plan(path: Path, plan: PlainDict) -> None:
+    """Refuse arguments of a run that none could have had: they may come from anywhere."""
+    try:
+        Plan.stored(plan)
+        RunFolder(path, checkpoint_every=plan["checkpoint_every"])
+        for name, most in (("threads", MOST_THREADS), ("ranks", None)):
+            require_count(name, plan[name])
+            if most is not None and plan[name] > most:
+                raise BadInput(f"{name} must be at most {most}, got {plan[name]}")
+        Ranks(split=plan["split"])
+    except (LookupError, TypeError, ValueError, OverflowError) as error:
+        raise BadInput(f"{path} does not say how its run was made: {error}") from error
+
+
+def _chains(plan: Plan, target: Target, kernel: Kernel, ranks: Ranks, state: PlainDict, path: Path) -> Chains:
+    try:
+        require_not_negative("seconds", state["seconds"])
+        chains = plan.make_chains(target, kernel, ranks, stored=state["chains"])
+        if chains.drawn != state["drawn"]:
+            raise BadInput(f"its chains have {chains.drawn} draws, and it was written after {state['drawn']}")
+    except (LookupError, TypeError, AttributeError, ValueError) as error:
+        what = error if isinstance(error, BadInput) else f"{type(error).__name__}: {error}"
+        raise BadInput(f"the checkpoint of {path} is not one of this run: {what}") from error
+    return chains
 
 
 def _other_ranks(plan: dict[str, Tree], ranks: Ranks) -> list[str]:

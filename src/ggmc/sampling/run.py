@@ -13,11 +13,11 @@ import signal
 import time
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
-from typing import Any
 
 from ggmc.dynamics.state import Info
 from ggmc.kernels import to_dict
 from ggmc.kernels.serialise import Tensors
+from ggmc.plain import PlainDict
 from ggmc.progress import wanted as bars_wanted
 from ggmc.sampling.across_ranks import Elsewhere, RunCheckpoints, joined
 from ggmc.sampling.callbacks import Callback, Progress
@@ -147,7 +147,7 @@ class Run:
         settings, tensors = self._settings()
         self.store.commit(settings | {"warnings": list(trace.warnings), "remarks": trace.remarks}, tensors)
 
-    def _settings(self) -> tuple[dict[str, Any], Tensors]:
+    def _settings(self) -> tuple[PlainDict, Tensors]:
         tensors: Tensors = {}
         own, tuned = (to_dict(kernel, tensors) for kernel in (self.chains.warmup.kernel, self.chains.kernel))
         settings = {"kernel": own, "tuned_kernel": tuned, "drawn": self.chains.drawn}
@@ -175,7 +175,7 @@ class Run:
 
     def _keep(self) -> None:
         if self._waiting:
-            self.store.append(joined(as_block(self._waiting), self.ranks))
+            self.store.append(joined(as_block(self._waiting), self.ranks, everywhere=self.checkpoints is None))
             self.kept += len(self._waiting)
             self._waiting = []
 
@@ -227,6 +227,9 @@ def carry_out(
             all_remarks = dict.fromkeys([*remarks, *ranks.remarks(chains.remarks())])  # each once
             with bars_wanted(progress):
                 trace = _diagnosed(run, list(all_remarks), interrupts)
+            if interrupts.asked == signal.SIGTERM:  # it came too late to stop a trajectory
+                log.warning("Terminated after all is written: ggmc.load reads it.")
+                raise SystemExit(128 + signal.SIGTERM)
     for message in trace.warnings:
         log.warning("%s", message)
     return trace

@@ -20,10 +20,11 @@ from torch import Tensor
 
 from ggmc.errors import BadInput
 from ggmc.kernels import GGMC, Kernel, to_dict
+from ggmc.kernels.base import require_kernel
 from ggmc.kernels.serialise import Tensors
 from ggmc.progress import wanted as bars_wanted
 from ggmc.sampling.across_ranks import Elsewhere, RunCheckpoints, require_alike
-from ggmc.sampling.callbacks import Callback
+from ggmc.sampling.callbacks import Callback, check_callback
 from ggmc.sampling.chains import Chains
 from ggmc.sampling.lock import new_folder
 from ggmc.sampling.plan import Plan
@@ -31,8 +32,9 @@ from ggmc.sampling.provenance import described
 from ggmc.sampling.ranks import Ranks, current
 from ggmc.sampling.run import Run, carry_out
 from ggmc.sampling.threads import threads_for
-from ggmc.targets.base import Target
+from ggmc.targets.base import Target, require_target
 from ggmc.targets.layout import Tree
+from ggmc.trace.merged import MergedStore
 from ggmc.trace.run_folder import RunFolder, holds_a_run
 from ggmc.trace.store import MemoryStore, Store
 from ggmc.trace.trace import Trace
@@ -123,12 +125,14 @@ def begin(
         callback: Likewise.
         store: Likewise.
     """
-    if not isinstance(target, Target):
-        raise BadInput(f"target must be a target such as ggmc.Density(log_prob, start), got {target!r}")
-    if kernel is not None and not isinstance(kernel, Kernel):
-        raise BadInput(f"kernel must be a kernel such as ggmc.HMC(), got {kernel!r}")
+    require_target(target)
+    if kernel is not None:
+        require_kernel(kernel)
+    check_callback(callback)
     if out is not None and store is not None:
         raise BadInput("give out, a folder, or store, a store of your own, but not both")
+    if store is not None:
+        _require_new_store(store)
     kernel, ranks = DEFAULT if kernel is None else kernel, current()
     require_alike(ranks, target, kernel, plan.to_dict() | {"out": out is not None})
     attributes: dict[str, Tree] = {
@@ -138,6 +142,8 @@ def begin(
         "dtype": str(target.dtype).removeprefix("torch."),
     }
     folder = None if out is None else out if isinstance(out, RunFolder) else RunFolder(out)
+    if folder is not None and folder.thin > plan.draws:
+        raise BadInput(f"thin={folder.thin} would keep none of {plan.draws} draws: thin less, or draw more")
     with nullcontext() if folder is None or not ranks.first else new_folder(Path(folder.path)):
         with bars_wanted(progress and ranks.first), ranks.sharing():
             chains = plan.make_chains(target, kernel, ranks, start)
@@ -148,6 +154,15 @@ def begin(
         else:
             run = _run_on_disk(folder, chains, plan.to_dict() | {"threads": threads}, attributes, ranks)
         return carry_out(run, plan.draws, threads, progress, callback)
+
+
+def _require_new_store(store: object) -> None:
+    """Refuse what is not a store, and one whose draws belong to another trace."""
+    if not isinstance(store, Store):
+        what = f"the class {store.__name__}: make one" if isinstance(store, type) else repr(store)
+        raise BadInput(f"store must be a ggmc.trace.Store for the draws, got {what}")
+    if isinstance(store, ZarrStore | MergedStore) or (isinstance(store, MemoryStore) and store.num_draws):
+        raise BadInput("the store holds the draws of another run: give each run its own store")
 
 
 def _run_on_disk(

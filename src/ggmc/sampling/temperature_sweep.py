@@ -7,7 +7,7 @@ predictions change with T tells whether prior and likelihood suit each other.
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -15,8 +15,10 @@ from torch import Tensor
 
 from ggmc.errors import BadInput, require_positive
 from ggmc.kernels import Kernel
+from ggmc.kernels.base import require_kernel
 from ggmc.sampling.sample import DEFAULT, sample
-from ggmc.targets.base import Target
+from ggmc.targets.base import PredictiveTarget, Target, require_target
+from ggmc.targets.layout import Tree
 from ggmc.trace.trace import Trace
 
 if TYPE_CHECKING:
@@ -38,8 +40,8 @@ def tempering(
     target: Target,
     temperatures: Sequence[float],
     kernel: Kernel | None = None,
-    x: Any = None,
-    y: Any = None,
+    x: Tree = None,
+    y: Tree = None,
     *,
     draws: int = 1000,
     start: Tensor | None = None,
@@ -57,7 +59,8 @@ def tempering(
         y: Their outcomes.
         draws: Draws kept of each chain at each temperature.
         start: The first positions of the first run, [chains, d].
-        options: Further ones of `ggmc.sample`, such as `warmup` and `chains`; a `store` is refused.
+        options: Further ones of `ggmc.sample`, such as `warmup` and `chains`; `store` and `out` are
+            refused.
 
     Returns:
         A table with one row per temperature, and the traces by temperature.
@@ -71,18 +74,15 @@ def tempering(
     """
     import pandas
 
-    if not len(temperatures) or len(set(temperatures)) < len(temperatures):
-        raise BadInput(f"temperatures must be different numbers, at least one, got {list(temperatures)!r}")
-    for temperature in temperatures:
-        require_positive("temperature", temperature)
-    if (x is None) != (y is None):
-        raise BadInput("give both x and y to score predictions, or neither")
-    if options.get("store") is not None:
-        raise BadInput("one store cannot keep several runs: sample each temperature by itself, with a store of its own")
+    wanted = _different(temperatures)
+    _check(target, kernel, x, y)
+    for name in ("store", "out"):
+        if options.get(name) is not None:
+            raise BadInput(f"one {name} cannot keep several runs: sample each temperature by itself, with its own")
     traces: dict[float, Trace] = {}
     table: dict[float, dict[str, float]] = {}
     try:
-        for temperature in sorted(temperatures, reverse=True):
+        for temperature in sorted(wanted, reverse=True):
             settings = replace(DEFAULT if kernel is None else kernel, temperature=temperature)  # pyright: ignore
             trace = sample(target, settings, draws, start=start, **options)
             traces[temperature] = trace
@@ -99,11 +99,37 @@ def tempering(
             setattr(error, "traces", traces)  # noqa: B010
             error.add_note(f"The traces of the temperatures {list(traces)} are in the exception's `traces`.")
         raise
-    done = [temperature for temperature in temperatures if temperature in table]
+    done = [temperature for temperature in wanted if temperature in table]
     return Tempered(pandas.DataFrame.from_dict(table, orient="index").loc[done], traces)
 
 
-def _row(trace: Trace, x: Any, y: Any) -> dict[str, float]:
+def _different(temperatures: Sequence[float]) -> list[float]:
+    """The temperatures as plain numbers, by which the traces are found."""
+    if isinstance(temperatures, str) or not isinstance(temperatures, Iterable):
+        raise BadInput(f"temperatures must be several numbers, such as [1.0, 0.1], got {temperatures!r}")
+    given = list(temperatures)
+    for temperature in given:
+        require_positive("temperature", temperature)
+    found = [float(temperature) for temperature in given]
+    if not found or len(set(found)) < len(found):
+        raise BadInput(f"temperatures must be different numbers, at least one, got {given!r}")
+    return found
+
+
+def _check(target: Target, kernel: Kernel | None, x: Tree, y: Tree) -> None:
+    """Refuse now what would be found out only after the first run."""
+    require_target(target)
+    if kernel is not None:
+        require_kernel(kernel)
+    if (x is None) != (y is None):
+        raise BadInput("give both x and y to score predictions, or neither")
+    if x is not None:
+        if not isinstance(target, PredictiveTarget):
+            raise BadInput(f"x and y need a target that predicts, such as ggmc.Posterior, got {target!r}")
+        target.score(target.start[None], x, y)
+
+
+def _row(trace: Trace, x: Tree, y: Tree) -> dict[str, float]:
     size = trace.kernel.step_size
     row = {
         "acceptance": float(trace.stats["acceptance_rate"].mean()),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from types import TracebackType
 
-from ggmc.errors import require_count
+from ggmc.errors import BadInput, require_count
 from ggmc.sampling.callbacks import Moment
 from ggmc.trace.diagnostics import kinetic_temperature, kinetic_temperatures
 
@@ -33,7 +33,12 @@ class Logger:
             from torch.utils.tensorboard import SummaryWriter
         except ImportError as error:
             raise ImportError("TensorBoard is an extra: pip install ggmc[tensorboard]") from error
-        self._writer = SummaryWriter(str(folder))
+        if not isinstance(folder, str | Path):
+            raise BadInput(f"the folder of a Logger must be text or a Path, got {folder!r}")
+        try:
+            self._writer = SummaryWriter(str(folder))
+        except OSError as error:
+            raise BadInput(f"the folder {folder} cannot be written to: {error}") from error
         self._every = every
 
     def __call__(self, moment: Moment) -> None:

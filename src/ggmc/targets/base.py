@@ -117,6 +117,12 @@ class Target(ABC):
         """Where each chain begins: [chains, d], every row of finite potential and gradient."""
 
 
+def require_target(target: object) -> None:
+    """Refuse what is not a target."""
+    if not isinstance(target, Target):
+        raise BadInput(f"target must be a target such as ggmc.Density(log_prob, start), got {target!r}")
+
+
 class DataTarget(Target):
     """A target whose potential is a sum over examples, so that guides can use minibatches of them.
 

@@ -65,7 +65,9 @@ class InMemory(Data):
         leaves = tree_leaves(tree)
         if not leaves or not all(isinstance(leaf, Tensor) and leaf.dim() > 0 for leaf in leaves):
             kinds = sorted({type(leaf).__name__ for leaf in leaves})
-            raise BadInput(f"data must be tensors with one row per example, got {kinds or 'nothing'}")
+            raise BadInput(
+                f"data must be tensors with one row per example, got {kinds or 'nothing'}: use torch.as_tensor"
+            )
         lengths = [len(leaf) for leaf in leaves]
         if len(set(lengths)) > 1 or not lengths[0]:
             raise BadInput(f"data must be tensors of one length, with at least one example, got lengths {lengths}")
@@ -132,6 +134,10 @@ def as_data(data: Tree, device: torch.device) -> Data:
         )
     if not len(data):
         raise BadInput("data must have at least one example, got an empty Dataset")
+    try:
+        collate([data[0]])
+    except Exception as error:
+        raise BadInput(f"example 0 of {type(data).__name__} cannot be read and made a batch: {error!r}") from error
     unsteady = _unsteady_example(data, collate)
     if unsteady is not None:
         reason = (

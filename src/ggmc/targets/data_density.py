@@ -2,17 +2,28 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 
 import torch
 from torch import Tensor
 from torch.utils._pytree import tree_leaves, tree_map
 
-from ggmc.errors import BadInput
+from ggmc.errors import BadInput, require_switch
 from ggmc.targets.base import Advice, DataTarget
 from ggmc.targets.batched import OverChains, no_validation
 from ggmc.targets.data import as_data, some_examples, some_numbers
-from ggmc.targets.density import NamedTarget, check_gradients, check_scalar, check_start, probes
+from ggmc.targets.density import (
+    NamedTarget,
+    check_gradients,
+    check_real,
+    check_scalar,
+    check_start,
+    noting_dtype,
+    probes,
+    require_function,
+    without_gradient,
+)
 from ggmc.targets.layout import Constraints, Parameters, Tree
 from ggmc.targets.potential import Row, SumOverData
 from ggmc.targets.share import current
@@ -66,8 +77,14 @@ class DataDensity(NamedTarget, DataTarget):
         vectorise: bool | None = True,
         advice: Advice | None = None,
     ):
+        require_function("log_prior", log_prior)
+        require_function("log_likelihood", log_likelihood)
         if bound is None:
             bound = getattr(log_likelihood, "bound", None)
+        if isinstance(bound, str) or (bound is not None and math.isnan(bound)):
+            raise BadInput(f"bound must be a number that no term of log_likelihood exceeds, got {bound!r}")
+        if vectorise is not None:
+            require_switch("vectorise", vectorise)
         self.bound = None if bound is None else float(bound)
         super().__init__(start, constraints, jitter, not_exact=None, stops_early=bound is not None, advice=advice)
         self.log_prior, self.log_likelihood = log_prior, log_likelihood
@@ -125,7 +142,9 @@ class DataDensity(NamedTarget, DataTarget):
 
     def _check(self, few: Tree) -> None:
         check_scalar("log_prior", self.log_prior, self.coordinates)
-        terms, number = self._terms_of_row(self.layout.views(self.start), few), min(4, self.num_data)
+        number = min(4, self.num_data)
+        with noting_dtype("log_likelihood", self.coordinates):
+            terms = self._terms_of_row(self.layout.views(self.start), few)
         if not isinstance(terms, Tensor):
             raise BadInput(f"log_likelihood must return a torch tensor, got {type(terms).__name__}")
         if terms.shape != (number,):
@@ -133,6 +152,7 @@ class DataDensity(NamedTarget, DataTarget):
                 f"log_likelihood must return one term per example, shape ({number},) for a batch of {number}, got "
                 f"{tuple(terms.shape)}: do not sum over the batch"
             )
+        check_real("log_likelihood", terms)
         bad = (~terms.isfinite()).nonzero().flatten()
         if len(bad):
             example = int(some_numbers(self.num_data)[bad[0]])
@@ -140,6 +160,11 @@ class DataDensity(NamedTarget, DataTarget):
                 f"the log likelihood of example {example} is {terms[bad[0]].item():g} at the start: correct or remove "
                 "that example, or give a start inside the support"
             )
+        for what, part in (
+            ("log_prior", self.log_prior),
+            ("log_likelihood", lambda p: self.log_likelihood(p, few).sum()),
+        ):
+            without_gradient(what, part, self.coordinates)
         check_gradients(
             "log_prior + log_likelihood",
             lambda p: self.log_prior(p) + self.log_likelihood(p, few).sum(),

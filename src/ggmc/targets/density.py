@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import logging
 from abc import abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Self
 
 import torch
@@ -162,6 +163,7 @@ class Density(NamedTarget):
         jitter: float = 1.0,
     ):
         super().__init__(start, constraints, jitter, not_exact=None)  # a random log_prob is refused below
+        require_function("log_prob", log_prob)
         self.log_prob = log_prob
         with no_validation():
             check_scalar("log_prob", log_prob, self.coordinates)
@@ -197,6 +199,25 @@ class Density(NamedTarget):
 # What would go wrong later is refused now
 
 
+def require_function(what: str, given: object) -> None:
+    """Refuse what cannot be called."""
+    if not callable(given):
+        raise BadInput(f"{what} must be a function that returns a torch tensor, got {given!r}")
+
+
+@contextmanager
+def noting_dtype(what: str, coordinates: Coordinates) -> Iterator[None]:
+    """An error of the user's function says with what it was called: data in another precision are a common cause."""
+    try:
+        yield
+    except Exception as error:
+        error.add_note(
+            f"{what} was called at the start: {coordinates}, {coordinates.dtype} on {coordinates.device}. What it "
+            "computes with must have shapes, precision and device that go with these."
+        )
+        raise
+
+
 def probes(coordinates: Coordinates) -> list[Tensor]:
     """Rows to check at: the start, and one beside it, since at weights of zero dropout and the like do not show."""
     generator = torch.Generator("cpu").manual_seed(0)
@@ -206,18 +227,34 @@ def probes(coordinates: Coordinates) -> list[Tensor]:
 
 def check_scalar(what: str, function: Callable[[Tree], Tree], coordinates: Coordinates) -> None:
     """Refuse a log density that does not return a scalar."""
-    result = function(coordinates.values(coordinates.layout.views(coordinates.start))[0])
+    with noting_dtype(what, coordinates):
+        result = function(coordinates.values(coordinates.layout.views(coordinates.start))[0])
     if not isinstance(result, Tensor):
         raise BadInput(f"{what} must return a scalar torch tensor, got {type(result).__name__}")
     if result.shape != ():
         raise BadInput(f"{what} must return a scalar, got shape {tuple(result.shape)}: sum its terms")
+    check_real(what, result)
+
+
+def check_real(what: str, result: Tensor) -> None:
+    """Refuse whole and complex numbers, of which no gradient can be taken."""
+    if not result.is_floating_point():
+        raise BadInput(f"{what} must return floating point numbers, got {result.dtype}")
 
 
 def check_gradients(what: str, function: Callable[[Tree], Tensor], coordinates: Coordinates) -> None:
     """Refuse a log density that does not depend on all of its parameters, or hides from torch that it does."""
+    for name in without_gradient(what, function, coordinates):
+        if coordinates.is_free(name):
+            raise BadInput(f"{what} does not depend on {name}, so its density cannot be normalised: remove it")
+
+
+def without_gradient(what: str, function: Callable[[Tree], Tensor], coordinates: Coordinates) -> list[str]:
+    """The parameters that a function does not depend on. Refuses one that depends on them without torch's knowledge."""
     values = {n: v.detach().requires_grad_() for n, v in coordinates.constrain(coordinates.start).items()}
     result = function(coordinates.as_given(values))
     gradients: tuple[Tensor | None, ...] = (None,) * len(values)
+    idle: list[str] = []
     if result.requires_grad:
         gradients = torch.autograd.grad(result, list(values.values()), allow_unused=True)
     for name, gradient in zip(values, gradients, strict=True):
@@ -231,8 +268,8 @@ def check_gradients(what: str, function: Callable[[Tree], Tensor], coordinates: 
             raise BadInput(
                 f"{what} depends on {name} but has no gradient in it: it leaves torch's graph (detach, item, numpy?)"
             )
-        if coordinates.is_free(name):
-            raise BadInput(f"{what} does not depend on {name}, so its density cannot be normalised: remove it")
+        idle.append(name)
+    return idle
 
 
 def check_start(what: str, potential_of_row: Callable[[dict[str, Tensor]], Tensor], coordinates: Coordinates) -> None:

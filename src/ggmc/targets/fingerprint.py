@@ -11,12 +11,12 @@ from __future__ import annotations
 import hashlib
 import math
 from collections.abc import Callable
-from typing import Any
 
 import torch
 from torch import Tensor
 from torch.utils._pytree import tree_leaves
 
+from ggmc.plain import PlainDict
 from ggmc.targets.base import DataTarget, Target
 from ggmc.targets.data import Data
 
@@ -34,7 +34,7 @@ NAMES = {
 }
 
 
-def fingerprint(target: Target) -> dict[str, Any]:
+def fingerprint(target: Target) -> PlainDict:
     """The facts, ready for JSON.
 
     Args:
@@ -50,7 +50,7 @@ def fingerprint(target: Target) -> dict[str, Any]:
         >>> differences(fingerprint(gaussian(1.0)), gaussian(2.0))
         ['its potential at a fixed point was 0.0123038, is 0.00307596']
     """
-    facts: dict[str, Any] = {
+    facts: PlainDict = {
         "kind": type(target).__name__,
         "tensors": {name: list(shape) for name, shape in target.layout.shapes.items()},
         "precision": str(target.dtype).removeprefix("torch."),
@@ -64,7 +64,7 @@ def fingerprint(target: Target) -> dict[str, Any]:
     return facts | {"potentials": _at_points(target, lambda row: target.potential(row[None]).item())}
 
 
-def differences(stored: dict[str, Any], target: Target) -> list[str]:
+def differences(stored: PlainDict, target: Target) -> list[str]:
     """What a target has otherwise than the one whose fingerprint was stored; nothing if it is the same.
 
     Args:
@@ -74,7 +74,7 @@ def differences(stored: dict[str, Any], target: Target) -> list[str]:
     return compared(stored, fingerprint(target))
 
 
-def compared(stored: dict[str, Any], now: dict[str, Any]) -> list[str]:
+def compared(stored: PlainDict, now: PlainDict) -> list[str]:
     """What differs between two fingerprints.
 
     Args:

@@ -28,6 +28,7 @@ from torch.distributions.constraints import Constraint
 from torch.distributions.transforms import IndependentTransform, identity_transform
 
 from ggmc.errors import BadInput
+from ggmc.plain import PlainDict
 
 
 class Layout:
@@ -140,7 +141,7 @@ class Coordinates:
                 log_jacobian = log_jacobian + transform.log_abs_det_jacobian(free[name], values[name]).double().sum()
         return self.as_given(values), log_jacobian
 
-    def as_given(self, values: dict[str, Any]) -> Any:
+    def as_given(self, values: PlainDict) -> Any:
         """Things by name in the form of the start: a dict, or the one."""
         return values[ONLY_NAME] if self._one_tensor else values
 
@@ -201,6 +202,12 @@ def _named_start(start: Parameters) -> dict[str, Tensor]:
     if not named:
         raise BadInput("start must hold at least one tensor, got an empty dict")
     for name, value in named.items():
+        if not isinstance(name, str):
+            raise BadInput(f"start must have text as names, got {name!r}")
+        if value.layout != torch.strided or value.device.type == "meta":
+            raise BadInput(
+                f"start must be ordinary tensors with values, got {value.layout} on {value.device} for {name}"
+            )
         if not value.is_floating_point():
             raise BadInput(f"start must be floating point, got {value.dtype} for {name}: use .double()")
         if not value.isfinite().all():
@@ -224,11 +231,13 @@ def _transforms(
     start: dict[str, Tensor],
     constraints: Constraints,
     one_tensor: bool,
-) -> dict[str, Any]:
+) -> PlainDict:
     if isinstance(constraints, Constraint | Transform):
         if not one_tensor:
             raise BadInput("constraints must be a dict of name: constraint where start is a dict")
         constraints = {ONLY_NAME: constraints}
+    if constraints is not None and not isinstance(constraints, Mapping):
+        raise BadInput(f"constraints must be a constraint or transform, or a dict of these, got {constraints!r}")
     constraints = dict(constraints or {})
     unknown = sorted(set(constraints) - set(start))
     if unknown:
@@ -236,6 +245,8 @@ def _transforms(
     transforms: dict[str, Transform] = dict.fromkeys(start, identity_transform)
     for name, constraint in constraints.items():
         transform: Any = constraint if isinstance(constraint, Transform) else _bijection(name, constraint)
+        if not transform.bijective:
+            raise BadInput(f"the transform of {name} must be a bijection, got {transform}")
         allowed = transform.codomain if isinstance(constraint, Transform) else constraint
         # A value on the border of its constraint passes the check but lies at infinity on the unconstrained scale.
         if not allowed.check(start[name]).all() or not transform.inv(start[name]).isfinite().all():

@@ -11,6 +11,7 @@ from torch import Tensor
 from torch.distributions import biject_to
 
 from ggmc.errors import BadInput
+from ggmc.plain import PlainDict
 from ggmc.targets.density import Density
 
 PRIOR_DRAWS = 100  # tried as a start, before giving up
@@ -40,19 +41,25 @@ def from_pyro(model: Callable[..., Any], *args: Any, **kwargs: Any) -> Density:
         from pyro import poutine
     except ImportError as error:
         raise ImportError("from_pyro needs Pyro: pip install ggmc[pyro]") from error
+    if not callable(model):
+        raise BadInput(f"from_pyro needs a Pyro model, a function that calls pyro.sample, got {model!r}")
 
     def prior_draw(seed: int) -> Any:
         with torch.random.fork_rng(), pyro.validation_enabled(False):
             torch.manual_seed(seed)
             return poutine.trace(model).get_trace(*args, **kwargs)
 
+    def is_possible(draw: Any) -> bool:
+        with pyro.validation_enabled(False):
+            return math.isfinite(float(draw.log_prob_sum()))
+
     prior = prior_draw(0)
     for seed in range(1, PRIOR_DRAWS):  # a draw from the prior may lie where the data are impossible
-        if math.isfinite(float(prior.log_prob_sum())):
+        if is_possible(prior):
             break
         prior = prior_draw(seed)
     start: dict[str, Tensor] = {}
-    constraints: dict[str, Any] = {}
+    constraints: PlainDict = {}
     for name in prior.stochastic_nodes:
         site: Any = prior.nodes[name]
         if type(site["fn"]).__name__ == "_Subsample":
@@ -75,7 +82,7 @@ def from_pyro(model: Callable[..., Any], *args: Any, **kwargs: Any) -> Density:
     return Density(log_prob, start, constraints)
 
 
-def _refuse_moving_supports(start: dict[str, Tensor], constraints: dict[str, Any], other: Any) -> None:
+def _refuse_moving_supports(start: dict[str, Tensor], constraints: PlainDict, other: Any) -> None:
     """A bijection is made once, so a support must be the same in another draw from the prior."""
     for name, constraint in constraints.items():
         site: Any = other.nodes.get(name)

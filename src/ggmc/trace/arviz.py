@@ -10,6 +10,7 @@ import numpy as np
 import torch
 
 from ggmc import kernels
+from ggmc.plain import PlainDict
 
 if TYPE_CHECKING:
     import xarray
@@ -67,7 +68,7 @@ def inference_data(trace: Trace, log_likelihood: bool = False) -> Any:
     return tree if int(version("arviz").split(".")[0]) >= 1 else arviz.from_datatree(tree)
 
 
-def stored_attributes(trace: Trace) -> dict[str, Any]:
+def stored_attributes(trace: Trace) -> PlainDict:
     """What is stored with the draws: library and versions, the kernel as JSON, and the trace's own attributes."""
     from importlib.metadata import version
 
@@ -81,7 +82,7 @@ def stored_attributes(trace: Trace) -> dict[str, Any]:
     return own | trace.attributes
 
 
-def _dataset(arrays: dict[str, np.ndarray], attributes: dict[str, Any]) -> xarray.Dataset:
+def _dataset(arrays: dict[str, np.ndarray], attributes: PlainDict) -> xarray.Dataset:
     import xarray
 
     variables: dict[str, tuple[list[str], np.ndarray]] = {}

@@ -44,7 +44,8 @@ def remove_partial_files(folder: Path) -> None:
         folder: A folder that nobody else writes to.
     """
     for file in folder.rglob(f"*{PARTIAL}"):
-        file.unlink(missing_ok=True)
+        if not file.is_dir():
+            file.unlink(missing_ok=True)
 
 
 def is_partial(file: Path) -> bool:

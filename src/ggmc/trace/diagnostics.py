@@ -13,7 +13,7 @@ from torch import Tensor
 
 from ggmc.dynamics.mass import Mass
 from ggmc.targets.layout import Layout
-from ggmc.trace.mixing import mixing
+from ggmc.trace.mixing import Measured, mixing
 from ggmc.trace.rounding import rounding_error
 from ggmc.trace.trace import Trace
 
@@ -84,12 +84,13 @@ def configurational_temperature(position: Tensor, gradient: Tensor | None) -> Te
     return (position * gradient).sum(-1) / position.shape[-1]
 
 
-def check(trace: Trace, wanted_acceptance: float | None = None) -> list[str]:
+def check(trace: Trace, wanted_acceptance: float | None = None, measured: Measured | None = None) -> list[str]:
     """Everything that should keep a reader from trusting the draws; an empty list is good news.
 
     Args:
         trace: The trace, with its target. Its remarks come first.
         wanted_acceptance: The acceptance that warm-up tuned the step size for; None where the user gave the step size.
+        measured: R̂ and effective draws, where they are known already.
 
     Example:
         >>> import torch, ggmc
@@ -101,7 +102,7 @@ def check(trace: Trace, wanted_acceptance: float | None = None) -> list[str]:
     tuned = wanted_acceptance is not None
     hopeless = _hopeless(trace, tuned)
     steps = [hopeless] if hopeless else [_divergences(trace, tuned), _acceptance(trace, wanted_acceptance)]
-    found = [*trace.remarks, *steps, _rounding(trace), *mixing(trace)]
+    found = [*trace.remarks, *steps, _rounding(trace), *mixing(trace, measured)]
     return [message for message in found if message]
 
 

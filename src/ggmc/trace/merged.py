@@ -122,7 +122,7 @@ def merge(traces: Sequence[Trace]) -> Trace:
     """
     from ggmc.trace.diagnostics import check
 
-    if not traces or not all(isinstance(trace, Trace) for trace in traces):
+    if isinstance(traces, Trace) or not traces or not all(isinstance(trace, Trace) for trace in traces):
         raise BadInput(f"merge needs traces, at least one, got {traces!r}")
     _require_alike(traces)
     first, store = traces[0], MergedStore([trace.store for trace in traces])

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import warnings
 from collections.abc import Iterable
+from typing import NamedTuple
 
 import numpy as np
 
@@ -20,11 +21,47 @@ LEAST_DRAWS = 8  # per chain, below which R̂ and effective draws mean nothing
 Columns = tuple[list[str], list[np.ndarray]]
 
 
-def mixing(trace: Trace) -> list[str]:
+class Measured(NamedTuple):
+    """R̂ and effective draws of the numbers by which mixing is judged."""
+
+    names: list[str]
+    columns: list[np.ndarray]
+    """The draws of each number, [chains, draws]; one chain is cut into two halves."""
+    rhat: np.ndarray
+    bulk: np.ndarray
+    """Effective draws of the middle of each distribution."""
+    tail: np.ndarray
+    """Those of its tails."""
+
+    @property
+    def ess(self) -> np.ndarray:
+        """The fewer of the two."""
+        return np.minimum(self.bulk, self.tail)
+
+
+def measure(trace: Trace) -> Measured:
+    """R̂ and effective draws: of predictions where the target makes them, else of up to 300 values, evenly spread.
+
+    Args:
+        trace: The trace, with its target or with values of its own.
+
+    Example:
+        >>> import torch, ggmc
+        >>> from ggmc.trace.mixing import measure
+        >>> target = ggmc.Density(lambda x: -(x**2).sum() / 2, torch.zeros(2, dtype=torch.float64))
+        >>> measure(ggmc.sample(target, draws=50, warmup=50, progress=False)).names
+        ['theta[0]', 'theta[1]']
+    """
+    names, columns = _scalars(trace)
+    return Measured(names, columns, *_rhat_and_ess(columns))
+
+
+def mixing(trace: Trace, measured: Measured | None = None) -> list[str]:
     """Whether the chains moved, agree with one another and have given enough effective draws.
 
     Args:
         trace: The trace, with its target.
+        measured: From `measure`, where that is known already.
 
     Returns:
         What is wrong, one sentence or two each; nothing where all is well.
@@ -42,8 +79,8 @@ def mixing(trace: Trace) -> list[str]:
     found = [_at_one_point(still)] if still else []
     if len(still) == trace.num_chains:
         return found
-    names, columns = _scalars(trace)
-    rhat, ess = _rhat_and_ess(columns)
+    measured = measure(trace) if measured is None else measured
+    names, rhat, ess = measured.names, measured.rhat, measured.ess
     unknown = ~(np.isfinite(rhat) & np.isfinite(ess))
     if unknown.any():
         found.append(
@@ -89,15 +126,15 @@ def _at_one_point(chains: list[int]) -> str:
     )
 
 
-def _rhat_and_ess(columns: list[np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
-    """R̂ of each scalar, and the effective draws of its bulk or its tails, whichever are fewer."""
+def _rhat_and_ess(columns: list[np.ndarray]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """R̂ of each scalar, and the effective draws of its bulk and of its tails."""
     import arviz
 
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # constant columns, which are reported as such
         rhat = np.array([float(arviz.rhat(column)) for column in columns])
-        ess = np.array([min(float(arviz.ess(c, method="bulk")), float(arviz.ess(c, method="tail"))) for c in columns])
-    return rhat, ess
+        bulk, tail = (np.array([float(arviz.ess(c, method=m)) for c in columns]) for m in ("bulk", "tail"))
+    return rhat, bulk, tail
 
 
 def _scalars(trace: Trace) -> Columns:

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from ggmc.errors import BadInput, require_count
-from ggmc.targets.base import Target
+from ggmc.targets.base import Target, require_target
 from ggmc.targets.layout import Tree
 from ggmc.trace.store import Store
 
@@ -38,6 +38,12 @@ class Record:
 
     @target.setter
     def target(self, target: Target | None) -> None:
+        if target is not None:
+            require_target(target)
+            if self.store.keeps_rows and self.positions.shape[-1] != target.layout.size:
+                raise BadInput(
+                    f"the draws have {self.positions.shape[-1]} numbers each, which are not those of {target!r}"
+                )
         self._target = target
         vars(self).pop("draws", None)  # computed by the target before
 
@@ -100,6 +106,8 @@ class Record:
         return self.constrained()
 
     def __getitem__(self, name: str) -> np.ndarray:
+        if name not in self.draws:
+            raise KeyError(f"the trace has no values named {name!r}: it has {sorted(self.draws)}")
         return self.draws[name]
 
     def constrained(self, names: Iterable[str] | None = None) -> dict[str, np.ndarray]:
@@ -112,7 +120,7 @@ class Record:
             {name: [chains, draws, *shape]}.
         """
         found: dict[str, np.ndarray] = {}
-        for draws, values in values_in_groups(self, names):
+        for draws, values in values_in_groups(self, [names] if isinstance(names, str) else names):
             for name, part in values.items():
                 if name not in found:
                     found[name] = np.empty((self.num_chains, self.num_draws, *part.shape[2:]), part.dtype)

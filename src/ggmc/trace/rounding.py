@@ -30,8 +30,9 @@ def rounding_error(trace: Trace) -> float:
         trace: The trace, with its target.
 
     Returns:
-        The largest estimate, in the unit of the potential. It is 0 in float64, where U was never computed, and where U
-        is not a function of the position alone, so that its rounding is the least of its noise.
+        The largest estimate, in the unit of the potential. It is 0 in float64, where U was never computed, where
+        positions are not kept, and where U is not a function of the position alone, so that its rounding is the least
+        of its noise.
 
     Example:
         >>> import torch, ggmc
@@ -44,7 +45,9 @@ def rounding_error(trace: Trace) -> float:
     target, lp = trace.target, trace.stats["lp"]
     if target is None or target.dtype == torch.float64 or target.not_exact is not None or not np.isfinite(lp).any():
         return 0.0
-    rows = torch.tensor(trace.positions[:, -1], device=target.device)
+    if not trace.store.keeps_rows:
+        return 0.0
+    rows = torch.tensor(trace.positions[:, -1], dtype=target.dtype, device=target.device)
     errors = _one_number(target, rows) * torch.finfo(target.dtype).eps / 2
     if target.dtype == torch.float32:  # coarser ones have no digits to spare for equal steps
         errors = torch.hypot(errors, _noise(target, rows))

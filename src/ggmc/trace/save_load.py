@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from torch import Tensor
@@ -13,11 +12,12 @@ from torch import Tensor
 from ggmc.errors import BadInput
 from ggmc.kernels import to_dict
 from ggmc.kernels.serialise import known_or_settings
-from ggmc.targets.base import Target
+from ggmc.plain import PlainDict
+from ggmc.targets.base import Target, require_target
 from ggmc.targets.fingerprint import compared, differences, fingerprint
 from ggmc.trace.merged import merge
 from ggmc.trace.record import draws_at_once
-from ggmc.trace.run_folder import FORMAT, RunFolder, holds_a_run
+from ggmc.trace.run_folder import FORMAT, RunFolder, checked_path, holds_a_run, make_folder
 from ggmc.trace.store import Block
 from ggmc.trace.trace import Trace
 from ggmc.trace.zarr_store import ZarrStore
@@ -44,9 +44,9 @@ def load(path: str | Path | Sequence[str | Path], target: Target | None = None) 
         ...     bool((ggmc.load(f"{folder}/run")["theta"] == trace["theta"]).all())
         True
     """
-    if not isinstance(path, str | Path):
-        return _merged([Path(one) for one in path], target)
-    path = Path(path)
+    if isinstance(path, Iterable) and not isinstance(path, str | bytes):
+        return _merged([checked_path(one) for one in path], target)
+    path = checked_path(path)
     store = ZarrStore.read(path)
     settings = store.settings
     if target is not None:
@@ -78,9 +78,10 @@ def save(trace: Trace, path: str | Path) -> None:
     target = trace.needed_target("stored values")
     if holds_a_run(path) or (path.exists() and (not path.is_dir() or any(path.iterdir()))):
         raise BadInput(f"{path} is not an empty folder: give another one, so that nothing in it is written over")
+    make_folder(path)
     attributes = json.loads(json.dumps(trace.attributes, default=str))
     tensors: dict[str, Tensor] = {}
-    settings: dict[str, Any] = {
+    settings: PlainDict = {
         "format": FORMAT,
         "kernel": to_dict(trace.kernel, tensors),
         "tuned_kernel": None,
@@ -98,7 +99,7 @@ def save(trace: Trace, path: str | Path) -> None:
     store.commit({"warnings": list(trace.warnings)}, {})
 
 
-def check_target(settings: dict[str, Any], target: Target, path: Path) -> None:
+def check_target(settings: PlainDict, target: Target, path: Path) -> None:
     """Refuse a target other than the one of a run.
 
     Args:
@@ -106,6 +107,7 @@ def check_target(settings: dict[str, Any], target: Target, path: Path) -> None:
         target: The target.
         path: The run's folder, for the message.
     """
+    require_target(target)
     found = differences(settings["fingerprint"], target)
     if found:
         raise BadInput(f"this is not the target of the run in {path}: {'; '.join(found)}")

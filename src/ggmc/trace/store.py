@@ -15,6 +15,7 @@ import numpy as np
 from torch import Tensor
 
 from ggmc.errors import BadInput
+from ggmc.plain import PlainDict
 
 
 class Block(NamedTuple):
@@ -156,6 +157,11 @@ class MemoryStore(Store):
         _put(self._kept, self._number, block)
         self._number = end  # last of all: what is interrupted before this line leaves the store as it was
 
+    @property
+    def num_draws(self) -> int:
+        """Draws per chain so far."""
+        return self._number
+
     def rows(self) -> np.ndarray:
         return self._all().rows
 
@@ -171,7 +177,7 @@ class MemoryStore(Store):
         number = self._number
         return Block(kept.rows[:, :number], {name: array[:, :number] for name, array in kept.stats.items()})
 
-    def __getstate__(self) -> dict[str, Any]:
+    def __getstate__(self) -> PlainDict:
         """What pickle keeps: not the room for more."""
         kept = None if self._kept is None else self._so_far(self._kept)
         return vars(self) | {"_kept": kept}

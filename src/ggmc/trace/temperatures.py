@@ -20,7 +20,7 @@ import numpy as np
 import torch
 
 from ggmc import progress
-from ggmc.errors import BadInput, require_count
+from ggmc.errors import BadInput, require_between, require_count
 from ggmc.targets.base import Target
 from ggmc.trace.store import Rows
 
@@ -58,8 +58,7 @@ def temperatures(trace: Trace, draws: int = 50, level: float = 0.95) -> pandas.D
     import pandas
 
     require_count("draws", draws, least=2)
-    if not 0 < level < 1:
-        raise BadInput(f"level must lie between 0 and 1, got {level!r}")
+    require_between("level", level)
     target = trace.target
     if target is None:
         raise BadInput("temperatures need the target, which this trace does not have: set trace.target")
@@ -71,13 +70,19 @@ def temperatures(trace: Trace, draws: int = 50, level: float = 0.95) -> pandas.D
     configurational = _configurational(trace.positions, target, draws)
     table: dict[str, list[float]] = {}
     for i, name in enumerate(["all", *layout.shapes]):
-        table[name] = [*_kinetic(seen[..., i], sizes[i], level), *_batch_means(configurational[..., i], level)]
+        table[name] = [*kinetic_interval(seen[..., i], sizes[i], level), *_batch_means(configurational[..., i], level)]
     heads = [f"{kind}{end}" for kind in ("kinetic", "configurational") for end in ("", "_low", "_high")]
     return pandas.DataFrame.from_dict(table, orient="index", columns=heads)
 
 
-def _kinetic(seen: np.ndarray, size: int, level: float) -> Interval:
-    """The mean of temperatures [chains, draws] of `size` numbers each, and the values of T that χ² allows for it."""
+def kinetic_interval(seen: np.ndarray, size: int, level: float) -> Interval:
+    """The mean of temperatures [chains, draws] of `size` numbers each, and the values of T that χ² allows for it.
+
+    Args:
+        seen: [chains, draws].
+        size: How many numbers each is the mean of.
+        level: Probability of the interval.
+    """
     from scipy.stats import chi2
 
     degrees = size * _effective(seen)

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterable
+import shutil
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from ggmc.trace.run_folder import check_name
+from ggmc.plain import PlainDict
+from ggmc.trace.atomic_files import write_atomically
+from ggmc.trace.stored_settings import check_name
 
 CHUNK = 4 * 2**20  # bytes of one chunk of an array, or one draw of it if that is more
 LONGEST_CHUNK = 1000  # draws
@@ -47,7 +50,41 @@ def new_array(folder: Path, path: str, like: np.ndarray) -> Any:
     )
 
 
-def root_metadata(folder: Path, paths: Iterable[str], settings: dict[str, Any]) -> bytes:
+def array_as_in_root(folder: Path, path: str, node: Mapping[str, Any], draws: int) -> Any:
+    """An array to be written to after so many draws, described as in the root: its own files are not relied on.
+
+    Args:
+        folder: Of the run.
+        path: Group and name.
+        node: What the root says of the array, checked.
+        draws: How many to keep.
+    """
+    import zarr
+
+    group = {"zarr_format": 3, "node_type": "group", "attributes": {}}
+    chains, _, *shape = node["shape"]
+    write_atomically(folder / path.split("/")[0] / "zarr.json", json.dumps(group).encode())
+    write_atomically(folder / path / "zarr.json", json.dumps({**node, "shape": [chains, draws, *shape]}).encode())
+    array: Any = zarr.open_array(str(folder / path), mode="r+", zarr_format=3)
+    return array.with_config(CONFIG)
+
+
+def remove_chunks_beyond(folder: Path, path: str, array: Any) -> None:
+    """Remove the chunks that an array had beyond its draws.
+
+    Args:
+        folder: Of the run.
+        path: Group and name.
+        array: The array.
+    """
+    chunks = folder / path / "c" / "0"
+    wanted = {str(number) for number in range(-(-array.shape[1] // array.chunks[1]))}
+    for entry in list(chunks.iterdir()) if chunks.is_dir() else []:
+        if entry.name not in wanted:
+            shutil.rmtree(entry) if entry.is_dir() else entry.unlink(missing_ok=True)
+
+
+def root_metadata(folder: Path, paths: Iterable[str], settings: PlainDict) -> bytes:
     """The content of the root's `zarr.json`, with a copy of that of every group and array.
 
     Args:
@@ -55,7 +92,7 @@ def root_metadata(folder: Path, paths: Iterable[str], settings: dict[str, Any]) 
         paths: Of the arrays.
         settings: What is known of the run.
     """
-    nodes: dict[str, Any] = {}
+    nodes: PlainDict = {}
     for path in paths:
         for node in (path.split("/")[0], path):
             nodes[node] = json.loads((folder / node / "zarr.json").read_text())

@@ -25,13 +25,15 @@ import torch
 from safetensors.torch import save
 
 from ggmc.errors import BadInput
+from ggmc.plain import PlainDict
 from ggmc.targets.base import PredictiveTarget, Target
 from ggmc.targets.layout import Layout, Tree
 from ggmc.trace.atomic_files import remove_partial_files, sync_since, write_atomically
-from ggmc.trace.lazy_arrays import StoredRows, StoredStats
-from ggmc.trace.run_folder import TENSORS, RunFolder, check_name, read_root, read_tensors
+from ggmc.trace.lazy_arrays import StoredRows, StoredStats, read_draws
+from ggmc.trace.run_folder import TENSORS, RunFolder, read_root, read_tensors
 from ggmc.trace.store import ALL, Block, Store, check_same_kind
-from ggmc.trace.zarr_arrays import CONFIG, new_array, root_metadata
+from ggmc.trace.stored_settings import check_name
+from ggmc.trace.zarr_arrays import array_as_in_root, new_array, remove_chunks_beyond, root_metadata
 
 if TYPE_CHECKING:
     import zarr
@@ -55,16 +57,18 @@ class ZarrStore(Store):
         layout: The names and shapes of one row.
     """
 
-    def __init__(self, path: Path, settings: dict[str, Any], layout: Layout):
+    def __init__(self, path: Path, settings: PlainDict, layout: Layout):
         self.path, self.settings, self._layout = path, settings, layout
         self.seen = 0
         """Draws per chain that were given to the store, kept or thinned out."""
         self.remarks: list[str] = []
         """What a reader of the draws should know: that some of them are damaged."""
-        self._intact: int | None = None
+        self.num_draws = 0
+        """Draws per chain that are on disk, whole."""
         self._waiting: list[Block] = []
         self._first: Block | None = None
         self._arrays: dict[str, zarr.Array[Any]] = {}
+        self._nodes: dict[str, PlainDict] = {}
         self._tensors: dict[str, torch.Tensor] = {}
         self.keeps_rows = not settings["predictions_only"]
         self._target: Target | None = None
@@ -75,7 +79,7 @@ class ZarrStore(Store):
 
     @classmethod
     def create(
-        cls, folder: RunFolder, target: Target, settings: dict[str, Any], tensors: Mapping[str, torch.Tensor]
+        cls, folder: RunFolder, target: Target, settings: PlainDict, tensors: Mapping[str, torch.Tensor]
     ) -> ZarrStore:
         """A new store, ready to be written to.
 
@@ -88,8 +92,10 @@ class ZarrStore(Store):
         names, transformed = dict(target.layout.shapes), sorted(set(target.layout.shapes) - target.untransformed)
         for name in names:
             check_name(name)
-        if folder.predict_at is not None and not isinstance(target, PredictiveTarget):
-            raise BadInput(f"predict_at needs a target such as ggmc.Posterior, got {target!r}")
+        if folder.predict_at is not None:
+            if not isinstance(target, PredictiveTarget):
+                raise BadInput(f"predict_at needs a target such as ggmc.Posterior, got {target!r}")
+            target.prediction_features(target.start[None], folder.predict_at)  # refused now, not after the first draws
         store = cls(
             Path(folder.path),
             settings
@@ -117,9 +123,10 @@ class ZarrStore(Store):
             seen: Draws per chain to keep, before thinning.
             predict_at: The inputs at which predictions are kept, where only those are.
         """
-        import zarr
-
         store = cls.read(path)
+        shapes = {name: list(shape) for name, shape in target.layout.shapes.items()}
+        if store.settings["layout"] != shapes:
+            raise BadInput(f"{path} holds draws of {store.settings['layout']}, but the target has {shapes}")
         number = seen // store.settings["thin"]
         if store.num_draws < number:
             raise BadInput(
@@ -128,12 +135,13 @@ class ZarrStore(Store):
             )
         remove_partial_files(path)
         store._target, store._predict_at = target, predict_at
-        store.seen, store._intact = seen, None
-        for name in store._arrays:
-            array: Any = zarr.open_array(str(path / name), mode="r+").with_config(CONFIG)
-            array.resize((array.shape[0], number, *array.shape[2:]))
-            store._arrays[name] = array
-        store._write()
+        store.seen, store.num_draws = seen, number
+        for name, node in store._nodes.items():
+            array = store._arrays[name] = array_as_in_root(path, name, node, number)
+            read_draws(array, slice(max(0, number - 1), number))  # the chunk that goes on must be whole
+        store._write()  # before anything is removed, so that readers never see draws that are gone
+        for name, array in store._arrays.items():
+            remove_chunks_beyond(path, name, array)
         return store
 
     @classmethod
@@ -147,8 +155,8 @@ class ZarrStore(Store):
         root = read_root(path)
         settings = root.settings
         store = cls(path, settings, Layout({name: tuple(shape) for name, shape in settings["layout"].items()}))
-        store._arrays, store._intact, store.remarks = root.arrays, root.draws, root.remarks
-        store._tensors = read_tensors(path)
+        store._arrays, store._nodes, store.num_draws, store.remarks = root.arrays, root.nodes, root.draws, root.remarks
+        store._tensors = read_tensors(path, settings)
         store.seen = store.num_draws * settings["thin"]
         return store
 
@@ -175,8 +183,9 @@ class ZarrStore(Store):
         self._synced = moment - MARGIN
 
     def _write(self, settings: Mapping[str, Any] = NOTHING_NEW) -> None:
-        """Write what waits in memory, and let readers see it."""
+        """Write what waits in memory, and let readers see it. One that failed half-way can be tried again."""
         self.settings |= settings
+        number = self.num_draws
         waiting = [block for block in self._waiting if block.rows.shape[1]]
         if waiting:
             rows = np.concatenate([block.rows for block in waiting], 1)
@@ -184,8 +193,9 @@ class ZarrStore(Store):
             for group, arrays in ((STATS, stats), *self._named(rows)):
                 for name, array in arrays.items():
                     self._extend(group, name, array)
-        self._waiting = []
+            number += rows.shape[1]
         write_atomically(self.path / "zarr.json", root_metadata(self.path, self._arrays, self.settings))
+        self.num_draws, self._waiting = number, []
 
     def _named(self, rows: np.ndarray) -> Iterator[tuple[str, dict[str, np.ndarray]]]:
         """What is kept of some rows, by group and name."""
@@ -217,18 +227,11 @@ class ZarrStore(Store):
         if path not in self._arrays:
             self._arrays[path] = new_array(self.path, path, new)
         array = self._arrays[path]
-        before = array.shape[1]
+        before = self.num_draws  # not the array's length: a write that failed may have extended it already
         array.resize((array.shape[0], before + new.shape[1], *array.shape[2:]))
         array[:, before:] = new
 
     # Read
-
-    @property
-    def num_draws(self) -> int:
-        """Draws per chain that are on disk, whole."""
-        if self._intact is not None:
-            return self._intact
-        return next((array.shape[1] for array in self._arrays.values()), 0)
 
     def rows(self) -> StoredRows:
         if self.settings["predictions_only"]:
@@ -251,14 +254,14 @@ class ZarrStore(Store):
         if unknown:
             raise BadInput(f"the trace has no values named {unknown}: it has {sorted(stored)}")
         some = slice(*draws.indices(self.num_draws))
-        return {name: np.asarray(stored[name][:, some]) for name in wanted}
+        return {name: read_draws(stored[name], some) for name in wanted}
 
     @property
     def tensors(self) -> Mapping[str, torch.Tensor]:
         """The large tensors that settings name by their checksum."""
         return self._tensors
 
-    def _group(self, group: str) -> dict[str, Any]:
+    def _group(self, group: str) -> PlainDict:
         return {path.split("/")[1]: a for path, a in self._arrays.items() if path.split("/")[0] == group}
 
     def _need_draws(self) -> None:

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass, field
-from typing import Any
 
 from torch import Tensor
 
 from ggmc.dynamics.mass import Identity, Mass, as_mass
+from ggmc.plain import PlainDict
 from ggmc.warmup.step_size import DualAveraging
 from ggmc.warmup.windows import Window
 
@@ -38,7 +38,7 @@ class Learnt:
     notes: dict[str, str] = field(default_factory=dict)
     remarks: list[str] = field(default_factory=list)
 
-    def state_dict(self) -> dict[str, Any]:
+    def state_dict(self) -> PlainDict:
         """A snapshot as plain tensors and numbers."""
         return {
             "mass": self.mass.as_tensor(),
@@ -53,7 +53,7 @@ class Learnt:
         }
 
     @classmethod
-    def restored(cls, stored: dict[str, Any], like: Tensor) -> Learnt:
+    def restored(cls, stored: PlainDict, like: Tensor) -> Learnt:
         """From a `state_dict`, in memory of its own.
 
         Args:

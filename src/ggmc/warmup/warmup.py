@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
-from typing import Any
 
 import torch
 from torch import Tensor
@@ -23,6 +22,7 @@ from ggmc.dynamics.state import Info, Parameters, State, normals
 from ggmc.errors import require_positive
 from ggmc.guides import BatchGuide, GradientField, Guide
 from ggmc.kernels import Kernel, Sampler, WordSampler
+from ggmc.plain import PlainDict
 from ggmc.targets.base import DataTarget, Target
 from ggmc.warmup import batch_size, stuck_chains
 from ggmc.warmup.defaults import advised_mass, check_tunable, steps_are_open, tuning_sampler, usual_acceptance
@@ -67,7 +67,7 @@ class Warmup:
         iterations: int,
         wanted: float | None = None,
         anneal: float | None = None,
-        stored: dict[str, Any] | None = None,
+        stored: PlainDict | None = None,
     ):
         if anneal is not None:
             require_positive("anneal", anneal)
@@ -158,12 +158,12 @@ class Warmup:
             found["steps"] = low if low == high else (low, high)
         return replace(self.kernel, **found)  # pyright: ignore[reportArgumentType]
 
-    def state_dict(self) -> dict[str, Any]:
+    def state_dict(self) -> PlainDict:
         """A snapshot of what has been learnt so far, as plain tensors and numbers."""
         size = self.guide.size if isinstance(self.guide, BatchGuide) else None
         return self.learnt.state_dict() | {"size": size, "found": dict(self.field.found)}
 
-    def _stored_field(self, stored: dict[str, Any]) -> GradientField:
+    def _stored_field(self, stored: PlainDict) -> GradientField:
         """The field that an earlier warm-up had come to, with nothing searched for again."""
         if isinstance(self.guide, BatchGuide):
             self.guide = self.guide.with_size(stored["size"])

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass, field
-from typing import Any
 
 import torch
 from torch import Tensor
 
 from ggmc.dynamics.state import Info, State
 from ggmc.errors import BadInput
+from ggmc.plain import PlainDict
 from ggmc.warmup.length import Paths
 from ggmc.warmup.mass import Kind, Moments
 from ggmc.warmup.stuck_chains import ChainMoments
@@ -87,7 +87,7 @@ class Window:
         if self.by_chain is not None and state.potential is not None:
             self.by_chain.add(state.position, state.potential)
 
-    def state_dict(self) -> dict[str, Any]:
+    def state_dict(self) -> PlainDict:
         """All of it as plain tensors and numbers."""
         return {
             "temperature": self.temperature,
@@ -99,7 +99,7 @@ class Window:
         }
 
     @classmethod
-    def restored(cls, stored: dict[str, Any], device: torch.device) -> Window:
+    def restored(cls, stored: PlainDict, device: torch.device) -> Window:
         """A window from its `state_dict`, in memory of its own."""
         moments, by_chain, settled = stored["moments"], stored["by_chain"], stored["settled"]
         return cls(

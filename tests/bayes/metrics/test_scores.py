@@ -66,6 +66,7 @@ def test_lppd_is_the_log_of_the_mean_over_draws() -> None:
     assert metrics.lppd([[-math.inf], [-math.inf]]) == -math.inf
     random = np.random.default_rng(0).standard_normal((40, 7))
     assert metrics.lppd(random) == pytest.approx((scipy.special.logsumexp(random, 0) - math.log(40)).mean())
+    assert metrics.lppd(random.reshape(4, 10, 7)) == pytest.approx(metrics.lppd(random))  # several draws of each chain
 
 
 def test_auroc_by_hand_and_against_scikit_learn() -> None:

@@ -140,6 +140,12 @@ class Given(Likelihood):
     terms: Callable[[Tensor, Tensor], Tensor]
     upper_bound: float | None = None
 
+    def __post_init__(self) -> None:
+        if not callable(self.terms):
+            raise BadInput(f"a likelihood given as a function must be one of output and y, got {self.terms!r}")
+        if self.upper_bound is not None and not isinstance(self.upper_bound, float | int):
+            raise BadInput(f"upper_bound must be a number, got {self.upper_bound!r}")
+
     def distribution(self, output: Tensor, latents: Latents) -> Distribution:
         raise BadInput(
             "a likelihood given as a function has no distribution of outcomes to predict from: subclass "

@@ -10,7 +10,7 @@ from torch import Tensor
 from torch.distributions import Distribution, LogNormal
 
 from ggmc.bayes.likelihoods.likelihood import Latents, Likelihood
-from ggmc.bayes.likelihoods.outcomes import outcomes_each
+from ggmc.bayes.likelihoods.outcomes import outcomes_each, refuse_truths
 from ggmc.errors import BadInput, require_positive
 
 
@@ -44,6 +44,10 @@ class Noisy(Likelihood):
         peak = outcomes_each(y) * self.distribution(zero, {}).log_prob(zero).item()
         return peak + 1e-5 * (outcomes_each(y) + abs(peak))
 
+    def check(self, output: Tensor, y: Tensor) -> None:
+        super().check(output, y)
+        refuse_truths(self, y)
+
     def noise_scale(self, output: Tensor, latents: Latents) -> Tensor:
         """The noise as a tensor, in the precision and on the device of the output."""
         if "noise" in latents:
@@ -58,6 +62,8 @@ def check_noise(noise: object) -> None:
     if isinstance(noise, Distribution):
         if noise.batch_shape or noise.event_shape:
             raise BadInput(f"the distribution of the noise must be of one number, got {noise}")
+        if noise.support.is_discrete:  # pyright: ignore[reportOptionalMemberAccess]
+            raise BadInput(f"the distribution of the noise must be continuous, such as HalfNormal(1.0), got {noise}")
         if noise.support.check(_constant(-1.0)):  # pyright: ignore[reportOptionalMemberAccess]
             raise BadInput(f"the distribution of the noise must be positive, such as HalfNormal(1.0), got {noise}")
     elif isinstance(noise, str):

@@ -11,7 +11,7 @@ from torch.nn import functional
 
 from ggmc.bayes.likelihoods.likelihood import Latents, Likelihood
 from ggmc.bayes.likelihoods.noise import Noisy
-from ggmc.bayes.likelihoods.outcomes import outcomes_each, per_example, refuse, shaped_like, squeezed
+from ggmc.bayes.likelihoods.outcomes import outcomes_each, per_example, refuse, refuse_truths, shaped_like, squeezed
 from ggmc.errors import BadInput, require_positive
 
 LEAST_SCALE = 1e-4  # added to a heteroscedastic scale: near zero the likelihood would be a spike
@@ -86,6 +86,7 @@ class Heteroscedastic(Likelihood):
         return per_example(terms)
 
     def check(self, output: Tensor, y: Tensor) -> None:
+        refuse_truths(self, y)
         wanted = 2 * outcomes_each(y)
         if output.dim() != 2 or output.shape[1] != wanted:
             raise BadInput(

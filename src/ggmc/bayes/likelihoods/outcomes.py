@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import torch
 from torch import Tensor
 
 from ggmc.errors import BadInput
@@ -25,6 +26,13 @@ def squeezed(output: Tensor) -> Tensor:
 def shaped_like(y: Tensor, output: Tensor) -> Tensor:
     """Outcomes in the shape of the output: [n] and [n, 1] must never be broadcast against each other."""
     return squeezed(y) if y.dim() > 1 and squeezed(output).dim() == 1 else y
+
+
+def refuse_truths(likelihood: object, y: Tensor) -> None:
+    """Refuse True and False where real numbers are wanted."""
+    if y.dtype == torch.bool:
+        name = type(likelihood).__name__
+        raise BadInput(f"{name} needs numbers as outcomes, got torch.bool: use likelihoods.Bernoulli, or y.double()")
 
 
 def refuse(bad: Tensor, y: Tensor, wanted: str) -> None:

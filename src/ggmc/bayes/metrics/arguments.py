@@ -15,6 +15,8 @@ SUM_TOLERANCE = 1e-3  # of a sum of probabilities: those of a half-precision sof
 
 def as_array(name: str, values: Values) -> np.ndarray:
     """Tensors, arrays and lists as a float64 array."""
+    if isinstance(values, Tensor) and values.is_complex():
+        raise BadInput(f"{name} must be real numbers, got {values.dtype}")
     if isinstance(values, Tensor):
         values = values.detach().cpu().double().numpy()
     try:

@@ -32,10 +32,12 @@ class MLP(nn.Module):
 
     def __init__(self, sizes: Sequence[int], activation: Callable[[], nn.Module] = nn.ReLU):
         super().__init__()
-        if isinstance(sizes, str | int) or len(sizes) < 2:
+        if not isinstance(sizes, Sequence) or isinstance(sizes, str) or len(sizes) < 2:
             raise BadInput(f"sizes must be those of the inputs, any hidden layers and the outputs, got {sizes!r}")
         for size in sizes:
             require_count("each of sizes", size)
+        if isinstance(activation, nn.Module) or not callable(activation):
+            raise BadInput(f"activation must be what makes a module when called, such as nn.Tanh, got {activation!r}")
         self.layers = nn.ModuleList(nn.Linear(before, after) for before, after in pairwise(sizes))
         self.activations = nn.ModuleList(activation() for _ in sizes[1:-1])
 
