@@ -7,14 +7,12 @@ import math
 from pathlib import Path
 from typing import Any
 
-import matplotlib
+import matplotlib.pyplot as plt
 import numpy as np
 
 import ggmc
+from experiments.figures import save
 from experiments.integrators.settings import Size
-
-matplotlib.use("Agg")
-import matplotlib.pyplot as plt
 
 ROWS = {"potential": "potential U", "kinetic": "kinetic energy K", "log_accept": "log α"}
 LINES = ("o-", "s--", "^:", "D-.", "v-", "P--")  # told apart without colour too
@@ -124,16 +122,3 @@ def acceptance(size: Size, measured: dict[str, dict[str, np.ndarray]], half: lis
         axis.spines[["top", "right"]].set_visible(False)
         axis.legend(frameon=False, fontsize=8, loc="upper center", bbox_to_anchor=(0.5, -0.16))
     save(figure, path)
-
-
-def save(figure: Any, path: Path) -> None:
-    """A figure as PDF, for papers, and as PNG, for screens.
-
-    Args:
-        figure: Of matplotlib.
-        path: Without an ending.
-    """
-    path.parent.mkdir(parents=True, exist_ok=True)
-    for ending in (".pdf", ".png"):
-        figure.savefig(f"{path}{ending}", dpi=150)
-    plt.close(figure)

@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 import ggmc
+from experiments.linear import stationary_covariance
 from ggmc.dynamics.mass import Identity
 from ggmc.dynamics.scheme import Scheme
 from ggmc.dynamics.state import Parameters, State
@@ -18,7 +19,6 @@ from ggmc.dynamics.trajectory import Trajectory
 from ggmc.errors import BadInput
 from tests.support.invariance import noisy_funnel, noisy_quartic, violations
 from tests.support.kernels import MASS, begin, gaussian
-from tests.support.linear import stationary_covariance
 
 F64 = torch.float64
 

@@ -12,11 +12,11 @@ import torch
 from torch import Tensor
 
 import ggmc
+from experiments.linear import Noisy, stationary_covariance
 from ggmc.dynamics.schedule import Along, Cosine, Cyclical, Drops, Flat, Over, ThereAndBack
 from ggmc.errors import NotExact
 from tests.support.invariance import noisy_quartic
 from tests.support.kernels import begin, gaussian
-from tests.support.linear import Noisy, stationary_covariance
 from tests.support.logistic import logistic, rows
 
 F64 = torch.float64

@@ -11,13 +11,13 @@ import torch
 from torch import Tensor
 
 import ggmc
+from experiments.linear import Noisy
 from ggmc.dynamics import letters, metropolis, trajectory
 from ggmc.dynamics.schedule import Along, Cosine, Over, ThereAndBack
 from ggmc.dynamics.state import Info, Parameters, State
 from ggmc.kernels import words
 from tests.support.invariance import quartic
 from tests.support.kernels import MASS, quartic_with_data
-from tests.support.linear import Noisy
 
 F64 = torch.float64
 STEP_SIZES = torch.tensor([0.1, 0.3, 0.6], dtype=F64)

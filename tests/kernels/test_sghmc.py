@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 import ggmc
+from experiments.linear import Noisy, stationary_covariance
 from ggmc.dynamics import metropolis
 from ggmc.dynamics.state import State
 from ggmc.dynamics.trajectory import Trajectory
@@ -18,7 +19,6 @@ from ggmc.errors import NotExact
 from ggmc.guides import GradientField
 from tests.support.invariance import noisy_funnel, noisy_quartic
 from tests.support.kernels import MASS, gaussian
-from tests.support.linear import Noisy, stationary_covariance
 
 F64 = torch.float64
 

@@ -10,11 +10,11 @@ import torch
 from torch import Tensor
 
 import ggmc
+from experiments.linear import Noisy, stationary_covariance
 from ggmc.dynamics import metropolis
 from ggmc.errors import NotExact
 from tests.support.invariance import noisy_funnel
 from tests.support.kernels import MASS, gaussian
-from tests.support.linear import Noisy, stationary_covariance
 from tests.support.logistic import examples, log_likelihood, log_prior, logistic
 
 F64 = torch.float64

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 import ggmc
+from experiments.linear import Noisy, stationary_covariance
 from ggmc.dynamics.state import State
 from ggmc.dynamics.trajectory import Trajectory
 from ggmc.errors import NotExact
@@ -17,7 +18,6 @@ from ggmc.kernels import Kernel
 from ggmc.targets.base import Target
 from tests.support.invariance import noisy_funnel
 from tests.support.kernels import MASS, gaussian, mean_and_error, quartic_with_data
-from tests.support.linear import Noisy, stationary_covariance
 
 F64 = torch.float64
 

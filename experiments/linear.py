@@ -32,6 +32,8 @@ class StandardNormals(Order):
 
 
 class NoisyField(GradientField):
+    """The exact gradient plus noise from the tape."""
+
     def __init__(self, target: Target, spread: float):
         super().__init__(order=StandardNormals(target.layout.size))
         self._target, self._spread = target, spread
