@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 from pathlib import Path
 from typing import Any
@@ -11,11 +10,14 @@ import matplotlib.pyplot as plt
 import numpy as np
 
 import ggmc
-from experiments.figures import save
+from experiments.figures import BLACK, BLUE, GREEN, GREY, ORANGE, PURPLE, SKY, STYLE, VERMILION, save, write_numbers
+from experiments.integrators.rates import OURS, PAPERS
 from experiments.integrators.settings import Size
 
 ROWS = {"potential": "potential U", "kinetic": "kinetic energy K", "log_accept": "log α"}
-LINES = ("o-", "s--", "^:", "D-.", "v-", "P--")  # told apart without colour too
+RUNS = ("GGMC", "HMC", "sweeps", "sweeps, augmented guide")
+LINES = ("o-", "s--", "^:", "D-.", "v-", "P--", "X:")  # told apart without colour too
+COLOURS = (BLACK, ORANGE, BLUE, GREEN, VERMILION, PURPLE, SKY)
 
 
 def draw_all(size: Size, runs: dict[str, str], half: list[dict[str, Any]], out: str) -> dict[str, Any]:
@@ -32,13 +34,15 @@ def draw_all(size: Size, runs: dict[str, str], half: list[dict[str, Any]], out: 
     """
     folder = Path(out)
     measured = {name: _measured(size, path) for name, path in runs.items()}
-    for temperature in size.temperatures:
-        curves(size, measured, temperature, folder / f"energies T={temperature:g}")
-    acceptance(size, measured, half, folder / "acceptance")
-    numbers = {"size": size.name, "runs": {name: _in_short(run) for name, run in measured.items()}, "half": half}
+    with plt.rc_context(STYLE):
+        for temperature in size.temperatures:
+            curves(size, measured, temperature, folder / f"energies T={temperature:g}")
+        acceptance(size, measured, half, folder / "acceptance")
+    means = {name: _in_short(run) for name, run in measured.items()}
+    numbers: dict[str, Any] = {"size": size.name, "runs": means, "half": half}
     by_arm = {str(each["arm"]): float(each["rate"]) for each in half}
-    numbers["factor"] = max(by_arm.values()) / by_arm["the paper's"]
-    (folder / "numbers.json").write_text(json.dumps(numbers, indent=1))
+    numbers["factor"] = by_arm[OURS] / by_arm[PAPERS]
+    write_numbers(folder, numbers)
     return numbers
 
 
@@ -74,7 +78,7 @@ def curves(size: Size, measured: dict[str, dict[str, np.ndarray]], temperature: 
         path: Of the figure, without its ending.
     """
     colours = plt.get_cmap("viridis")(np.linspace(0.0, 0.85, len(size.learning_rates)))
-    figure, axes = plt.subplots(3, 2, figsize=(8.5, 8), sharex=True, sharey="row", layout="constrained")
+    figure, axes = plt.subplots(3, 2, figsize=(8.5, 8), sharex=True, sharey="row")
     for column, arm in enumerate(("GGMC", "HMC")):
         for rate, colour, line in zip(size.learning_rates, colours, LINES, strict=False):
             run = measured[f"{arm} lr={rate:g} T={temperature:g}"]
@@ -84,10 +88,7 @@ def curves(size: Size, measured: dict[str, dict[str, np.ndarray]], temperature: 
         axes[2, column].set_xlabel("epoch")
     for axis, label in zip(axes[:, 0], ROWS.values(), strict=True):
         axis.set_ylabel(label)
-    axes[0, 0].set_yscale("log")
     axes[2, 0].set_yscale("symlog", linthresh=1.0)
-    for axis in axes.flat:
-        axis.spines[["top", "right"]].set_visible(False)
     figure.legend(*axes[0, 0].get_legend_handles_labels(), loc="outside right center", title="learning rate")
     figure.suptitle(f"ResNet-20, {size.images:,} images, T = {temperature:g}, {size.epochs} epochs between two tests")
     save(figure, path)
@@ -102,23 +103,21 @@ def acceptance(size: Size, measured: dict[str, dict[str, np.ndarray]], half: lis
         half: What `rates.half_accepted` found.
         path: Of the figure, without its ending.
     """
-    figure, (left, right) = plt.subplots(1, 2, figsize=(10, 4.6), sharey=True, layout="constrained")
-    arms = ("GGMC", "HMC", "SGHMC", "sweeps", "sweeps, augmented guide")
-    colours = plt.get_cmap("cividis")(np.linspace(0.0, 0.9, max(len(arms), len(half))))
-    for arm, colour, line in zip(arms, colours, LINES, strict=False):
-        means = [_in_short(measured[f"{arm} lr={rate:g} T=1"])["accepted"] for rate in size.learning_rates]
-        left.plot(size.learning_rates, means, line, color=colour, label=arm)
-    for each, colour, line in zip(half, colours, LINES, strict=False):
+    figure, (left, right) = plt.subplots(1, 2, figsize=(9, 5.2))
+    for arm, colour, line in zip(RUNS, COLOURS, LINES, strict=False):
+        means = [_in_short(measured[f"{arm} lr={rate:g} T=1"])["log_accept"] for rate in size.learning_rates]
+        left.plot(size.learning_rates, [-math.inf if m is None else m for m in means], line, color=colour, label=arm)
+    for each, colour, line in zip(half, COLOURS, LINES, strict=False):
         points = np.array(sorted(zip(each["rates"], each["acceptance"], strict=True)))
         right.plot(points[:, 0], points[:, 1], line, color=colour, label=each["arm"])
-    right.axhline(0.5, color="grey", linewidth=0.8)
-    left.set_title("in the runs, T = 1")
-    right.set_title("from states that were burnt in")
-    left.set_ylabel("mean of min(1, α)")
+    right.axhline(0.5, color=GREY, linewidth=0.8)
+    left.set_title("in the runs, T = 1 (SGHMC: −∞)")
+    right.set_title("from states that were burnt in, T = 1")
+    left.set_yscale("symlog", linthresh=1.0)
+    left.set_ylabel("mean of log α")
+    right.set_ylabel("mean of min(1, α)")
     for axis in (left, right):
         axis.set_xscale("log")
-        axis.set_ylim(-0.03, 1.03)
         axis.set_xlabel("learning rate N h²")
-        axis.spines[["top", "right"]].set_visible(False)
-        axis.legend(frameon=False, fontsize=8, loc="upper center", bbox_to_anchor=(0.5, -0.16))
+        axis.legend(loc="upper center", bbox_to_anchor=(0.5, -0.16))
     save(figure, path)

@@ -8,7 +8,6 @@ data between two tests.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 
 import torch
 
@@ -20,19 +19,23 @@ from ggmc.warmup.mass import per_tensor
 
 LOWEST, HIGHEST = -9.0, 1.0  # powers of ten among which the rate is sought
 
+PAPERS, OURS = "the paper's integrator", "sweeps of 4 batches, a mass per tensor"
+"""Compared with each other: the first is the paper's integrator and minibatches on a net that can be tested."""
+
 ARMS = (
-    "the paper's",
+    "the paper's integrator, BatchNorm",
+    PAPERS,
     "independent batches",
     "epochs",
     "sweeps",
     "sweeps of 4 batches",
-    "sweeps of 4 batches, a mass per tensor",
+    OURS,
 )
 
 
 def form_of(arm: str) -> str:
-    """The net's form: BatchNorm for the paper's, else one that can be tested exactly."""
-    return "batchnorm" if arm == "the paper's" else "frn-swish"
+    """The net's form."""
+    return "batchnorm" if "BatchNorm" in arm else "frn-swish"
 
 
 def kernel_of(arm: str, size: Size, rate: float, mass: torch.Tensor | None) -> Kernel:
@@ -44,22 +47,14 @@ def kernel_of(arm: str, size: Size, rate: float, mass: torch.Tensor | None) -> K
         rate: ℓ.
         mass: Of the last arm.
     """
-    h, four = math.sqrt(rate / size.images), ggmc.Minibatch(math.ceil(size.images / 4))
-    ends: Callable[..., Kernel] = lambda guide, mass=None: ggmc.GGMC(  # noqa: E731
-        h, size.friction, steps(size), "O(ABA)O", guide=guide, mass=mass, adjust=False
-    )
-    kernels: dict[str, Callable[[], Kernel]] = {
-        "the paper's": lambda: ggmc.GGMC(
-            h, size.friction, steps(size), "OBABO",
-            guide=ggmc.Minibatch(size.batch_size, "epoch", recut=True), adjust=False,
-        ),
-        "independent batches": lambda: ends(ggmc.Minibatch(size.batch_size, "iid")),
-        "epochs": lambda: ends(ggmc.Minibatch(size.batch_size, "epoch")),
-        "sweeps": lambda: ends(ggmc.Minibatch(size.batch_size)),
-        "sweeps of 4 batches": lambda: ends(four),
-        "sweeps of 4 batches, a mass per tensor": lambda: ends(four, mass),
-    }  # fmt: skip
-    return kernels[arm]()
+    orders = {"independent batches": "iid", "epochs": "epoch"}
+    scheme, guide = "O(ABA)O", ggmc.Minibatch(size.batch_size, orders.get(arm, "palindrome"))
+    if arm.startswith(PAPERS):
+        scheme, guide = "OBABO", ggmc.Minibatch(size.batch_size, "epoch", recut=True)
+    elif "4 batches" in arm:
+        guide = ggmc.Minibatch(math.ceil(size.images / 4))
+    h = math.sqrt(rate / size.images)
+    return ggmc.GGMC(h, size.friction, steps(size), scheme, guide=guide, mass=mass, adjust=False)
 
 
 def half_accepted(size: Size, data: str, burnt: str, arm: str) -> dict[str, object]:
@@ -74,10 +69,9 @@ def half_accepted(size: Size, data: str, burnt: str, arm: str) -> dict[str, obje
     Returns:
         `rate`, and the acceptance measured on the way: `rates` and `acceptance`.
     """
-    form = form_of(arm)
-    target = posterior(size.data, size.images, data, size.seed, form, "free" if form == "batchnorm" else "none")
+    target = posterior(size.data, size.images, data, size.seed, form_of(arm), views="none")
     position = torch.as_tensor(ggmc.load(burnt).positions[:, -1]).to(target.dtype)
-    mass = per_tensor(target, position).tensors()[0] if "mass" in arm else None
+    mass = per_tensor(target, position).tensors()[0] if arm == OURS else None
     found: dict[float, float] = {}
 
     def acceptance(power: float) -> float:
