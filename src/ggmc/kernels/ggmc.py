@@ -27,7 +27,7 @@ from ggmc.dynamics.length import Steps
 from ggmc.dynamics.mass import MassLike
 from ggmc.dynamics.schedule import Along, Over
 from ggmc.dynamics.scheme import Scheme
-from ggmc.errors import BadInput, NotExact, require_count, require_not_negative
+from ggmc.errors import BadInput, Condition, NotExact, require_count, require_not_negative
 from ggmc.guides import Exact, GradientField, Guide
 from ggmc.guides.augmentation import order_of_batches
 from ggmc.guides.orders import Palindrome
@@ -99,7 +99,7 @@ class GGMC(WordKernel):
             if "C" in scheme.word and math.isinf(self.friction):
                 raise BadInput("the letter C has no limit of infinite friction: give a finite friction")
             if self.adjust and scheme.not_reversible is not None:
-                raise NotExact(scheme.not_reversible)
+                raise NotExact(scheme.not_reversible, Condition.WORD)
         if not 0 <= self.explain <= 1:
             raise BadInput(f"explain must be a share between 0 and 1, got {self.explain!r}")
         if self.explain and self.monitor_every > 1:
@@ -111,11 +111,12 @@ class GGMC(WordKernel):
         if self.adjust and self.along is not None:
             lopsided = self.along.lopsided()
             if lopsided is not None:
-                raise NotExact(lopsided)
+                raise NotExact(lopsided, Condition.STEPS)
         if self.adjust and self.over is not None and not self.over.keeps_temperature:
             raise NotExact(
                 "a temperature that changes over the run has no one distribution to sample, got "
-                f"{self.over.temperature!r}: use adjust=False, or a constant temperature"
+                f"{self.over.temperature!r}: use adjust=False, or a constant temperature",
+                Condition.TEST,
             )
 
     def program(self, field: GradientField) -> Program:

@@ -138,6 +138,7 @@ def begin(
         "dtype": str(target.dtype).removeprefix("torch."),
     }
     folder = None if out is None else out if isinstance(out, RunFolder) else RunFolder(out)
+    attributes = attributes if folder is None else dict(folder.attributes) | attributes
     with nullcontext() if folder is None or not ranks.first else new_folder(Path(folder.path)):
         with bars_wanted(progress and ranks.first), ranks.sharing():
             chains = plan.make_chains(target, kernel, ranks, start)

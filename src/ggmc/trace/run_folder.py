@@ -9,7 +9,8 @@ from __future__ import annotations
 import json
 import math
 import os
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -45,6 +46,7 @@ class RunFolder:
             stored as float32 numbers with 8 significant bits, which compress to about half. Default: as they are.
         thin: Keep every `thin`-th draw.
         predict_at: Inputs in the form of the training inputs. Then only the predictions there are kept, and no weights.
+        attributes: What else is stored with the draws, as plain values by name, for `trace.attributes`. Default: nothing.
 
     Example:
         >>> import ggmc
@@ -57,6 +59,7 @@ class RunFolder:
     precision: str | None = None
     thin: int = 1
     predict_at: Tree = None
+    attributes: Mapping[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         if not isinstance(self.path, str | Path):
@@ -66,6 +69,10 @@ class RunFolder:
         if self.precision is not None and self.precision not in PRECISIONS:
             raise BadInput(f"precision must be one of {', '.join(PRECISIONS)}, got {self.precision!r}")
         require_count("thin", self.thin)
+        try:
+            json.dumps(dict(self.attributes))
+        except (TypeError, ValueError) as error:
+            raise BadInput(f"attributes must be plain values by name, as JSON has them: {error}") from error
 
 
 class Root(NamedTuple):
