@@ -46,7 +46,7 @@ class RunFolder:
             stored as float32 numbers with 8 significant bits, which compress to about half. Default: as they are.
         thin: Keep every `thin`-th draw.
         predict_at: Inputs in the form of the training inputs. Then only the predictions there are kept, and no weights.
-        attributes: What else is stored with the draws, as plain values by name, for `trace.attributes`. Default: nothing.
+        attributes: What else is stored with the draws, for `trace.attributes`: plain values by name. Default: nothing.
 
     Example:
         >>> import ggmc
