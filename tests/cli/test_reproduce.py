@@ -63,7 +63,7 @@ def all_tasks(experiments: Path, out: Path, size: str, workers: int, started=Non
     out.mkdir(exist_ok=True)
     variables = {"GGMC_SIZE": size, "GGMC_OUT": str(out)}
     jugfile = experiments / "squares" / "jugfile.py"
-    return carry_out(jugfile, out / "jugdata", workers, variables, [PACKAGE.parent], out / "logs", started)
+    return carry_out(jugfile, out, workers, variables, [PACKAGE.parent], started)
 
 
 def once_marked(out: Path, then) -> threading.Thread:

@@ -59,7 +59,7 @@ def reproduce(
     if data is not None:
         variables["GGMC_CIFAR10"] = str(Path(data).expanduser().resolve())
     paths = [folder.parent, places.PACKAGE.parent]
-    carry_out(graph, place / "jugdata", workers, variables, paths, place / "logs")
+    carry_out(graph, place, workers, variables, paths)
     return place
 
 

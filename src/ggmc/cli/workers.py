@@ -20,6 +20,8 @@ from ggmc.cli.output import EVERY, duration, tell
 from ggmc.errors import GGMCError
 
 PAUSE = 0.2  # seconds between two looks at the workers
+JUG = "from jug.jug import main; main()"
+STOP = "__jug_please_stop_running.txt"  # in the folder where they run, ends Jug's workers before their next task
 ONE_THREAD = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
 
 
@@ -84,18 +86,17 @@ def free_locks(jugdir: Path, pid: int) -> int:
 
 
 def carry_out(
-    jugfile: Path, jugdir: Path, workers: int, variables: Mapping[str, str], paths: list[Path], logs: Path,
+    jugfile: Path, out: Path, workers: int, variables: Mapping[str, str], paths: list[Path],
     started: Callable[[list[Worker]], None] | None = None,
 ) -> int:  # fmt: skip
     """Carry out all tasks.
 
     Args:
         jugfile: Says what the tasks are.
-        jugdir: Where Jug keeps their results.
+        out: The folder where workers run: for Jug's results, `jugdata`, and the workers' messages, `logs`.
         workers: How many processes.
         variables: Of the environment, for the jugfile.
         paths: From which Python imports, before others.
-        logs: The folder for the workers' messages.
         started: Called with the workers, once they are there.
 
     Returns:
@@ -108,11 +109,13 @@ def carry_out(
     inherited = [path for path in os.environ.get("PYTHONPATH", "").split(os.pathsep) if path]
     environment = {**os.environ, **dict.fromkeys(ONE_THREAD, "1"), **variables, "PYTHONUNBUFFERED": "1"}
     environment["PYTHONPATH"] = os.pathsep.join([*map(str, paths), *inherited])
-    jug = [sys.executable, "-m", "jug.jug", "execute", str(jugfile), "--jugdir", str(jugdir), "--wait-cycle-time", "1"]
+    jugdir, stop = out / "jugdata", out / STOP
+    stop.unlink(missing_ok=True)
+    jug = [sys.executable, "-c", JUG, "execute", str(jugfile), "--jugdir", str(jugdir), "--wait-cycle-time", "1"]
     counting = [sys.executable, "-m", "ggmc.cli.task_counter", str(jugfile), str(jugdir)]
-    with _counter(counting, environment, jugfile.parent) as count:
+    with _terminations_interrupt(), _counter(counting, environment, out) as count:
         crew = [
-            Worker(number, jug, environment, jugfile.parent, logs / f"worker-{number}.log")
+            Worker(number, jug, environment, out, out / "logs" / f"worker-{number}.log")
             for number in range(1, workers + 1)
         ]
         if started is not None:
@@ -120,6 +123,7 @@ def carry_out(
         try:
             _watch(crew, jugdir, count)
         except KeyboardInterrupt:
+            stop.touch()  # for a worker that is between two tasks when the signal reaches it
             _stop(crew)
             raise
         finally:
@@ -133,6 +137,24 @@ def carry_out(
         raise Failed(_what_failed(crew, done, total))
     tell(f"All {total} tasks are done.")
     return total
+
+
+@contextmanager
+def _terminations_interrupt() -> Iterator[None]:
+    """Within this block SIGTERM, and a terminal that is closed, act like Ctrl-C: no worker is left behind."""
+
+    def interrupt(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = {number: signal.signal(number, interrupt) for number in (signal.SIGTERM, signal.SIGHUP)}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
 
 
 def _watch(crew: list[Worker], jugdir: Path, count: _Count) -> None:
