@@ -5,18 +5,15 @@ from __future__ import annotations
 import importlib.util
 import runpy
 import sys
-import traceback
-from collections.abc import Callable
 from enum import StrEnum
-from functools import wraps
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
-from ggmc.cli import checking, information, output, places, reporting, reproducing, running
+from ggmc.cli import checking, information, messages, output, places, reporting, reproducing, running
 from ggmc.cli.study.read import read
-from ggmc.errors import GGMCError, NotExact, require_count
+from ggmc.errors import GGMCError, require_count
 
 CODES = "Exit codes: 0 done; 2 wrong input; 3 something failed; 130 stopped by Ctrl-C."
 HELP = """Exact Langevin sampling with stochastic gradients.
@@ -35,8 +32,6 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
 )  # fmt: skip
 
-_debug = {"wanted": False}
-
 
 class Size(StrEnum):
     """Of an experiment."""
@@ -54,39 +49,6 @@ Trust = Annotated[bool, typer.Option("--trust", help="Allow the Python code that
 Draws = Annotated[int | None, typer.Option("--draws", "-n", help="Draws of each chain, in all.")]
 
 
-def _told(function: Callable[..., Any]) -> Callable[..., Any]:
-    """A command whose errors are messages, not tracebacks."""
-
-    @wraps(function)
-    def command(*arguments: Any, **options: Any) -> None:
-        try:
-            function(*arguments, **options)
-        except KeyboardInterrupt:
-            output.tell("Stopped.")
-            raise typer.Exit(130) from None
-        except (typer.Exit, typer.Abort):
-            raise
-        except Exception as error:
-            if _debug["wanted"]:
-                raise
-            typer.echo(f"error: {_message(error)}", err=True)
-            raise typer.Exit(2 if isinstance(error, GGMCError) else 3) from None
-
-    return command
-
-
-def _message(error: Exception) -> str:
-    if isinstance(error, NotExact):
-        first = error.conditions[0] if error.conditions else None
-        which = "" if first is None else f" (condition {first.number}, {first.title})"
-        return f"this would not be exact{which}: {error}\n`ggmc check` on the same file says what to change."
-    if isinstance(error, GGMCError):
-        return str(error)
-    frame = traceback.extract_tb(error.__traceback__)[-1]
-    where = f"{frame.filename}, line {frame.lineno}"
-    return f"{type(error).__name__}: {error}\n  in {where}. `ggmc --debug ...` shows the whole traceback."
-
-
 def _version(wanted: bool) -> None:
     if wanted:
         typer.echo(f"ggmc {information.version('ggmc')}")
@@ -101,7 +63,7 @@ def _options(
     ] = False,
     debug: Annotated[bool, typer.Option("--debug", help="Show tracebacks of errors.")] = False,
 ) -> None:
-    _debug["wanted"] = debug
+    messages.debug["wanted"] = debug
     if context.invoked_subcommand is None:
         typer.echo(context.get_help())
 
@@ -119,7 +81,7 @@ def _options(
       ggmc run study.toml --out runs/second --seed 1 --draws 500
     """,
 )
-@_told
+@messages.told
 def run(
     study: StudyFile,
     out: Annotated[
@@ -149,7 +111,7 @@ def run(
       ggmc resume runs/study --draws 2000
     """,
 )
-@_told
+@messages.told
 def resume(
     folder: RunArgument, draws: Draws = None, json: Json = False, quiet: Quiet = False, trust: Trust = False
 ) -> None:
@@ -180,9 +142,9 @@ def _tell(outcome: running.Outcome, json: bool) -> None:
       ggmc report runs/first runs/second --out both.html --title "Two seeds"
     """,
 )
-@_told
+@messages.told
 def report(
-    runs: Annotated[list[Path], typer.Argument(metavar="RUN...", help="Folders of runs.", show_default=False)],
+    runs: Annotated[list[Path], typer.Argument(metavar="RUN", help="Folders of runs.", show_default=False)],
     out: Annotated[Path, typer.Option("--out", "-o", help="The file to write.")] = Path("report.html"),
     title: Annotated[str | None, typer.Option("--title", help="The heading of the page.")] = None,
     trust: Trust = False,
@@ -204,7 +166,7 @@ def report(
       ggmc check study.toml --json
     """,
 )
-@_told
+@messages.told
 def check(study: StudyFile, json: Json = False) -> None:
     """See above."""
     verdict = checking.judge(read(study))
@@ -221,8 +183,7 @@ def _experiments(incomplete: str) -> list[str]:
 
 @app.command(
     short_help="Run an experiment of the paper again.",
-    epilog="Exit codes: 0 done; 2 wrong input, or some tasks failed; 3 something else failed; 130 stopped by Ctrl-C. "
-    "Run the same command again to go on.",
+    epilog=f"{CODES} Run the same command again to go on.",
     help="""Run a study of the paper, or of this library, again: its runs, numbers and figures.
 
     Work that is done is not done again, so a command that was stopped can simply be repeated.
@@ -233,11 +194,13 @@ def _experiments(incomplete: str) -> list[str]:
       ggmc reproduce integrators --size full --data ~/cifar-10-python.tar.gz --out out/full
     """,
 )
-@_told
+@messages.told
 def reproduce(
     name: Annotated[
         str,
-        typer.Argument(help="The experiment, such as integrators.", autocompletion=_experiments, show_default=False),
+        typer.Argument(
+            metavar="NAME", help="The experiment, such as integrators.", autocompletion=_experiments, show_default=False
+        ),
     ],
     size: Annotated[Size, typer.Option("--size", help="tiny: minutes; small: hours; full: as published.")] = Size.tiny,
     data: Annotated[str | None, typer.Option("--data", help="Where CIFAR-10 is: archive, folder or .npz.")] = None,
@@ -264,7 +227,7 @@ def reproduce(
       ggmc demo
     """,
 )
-@_told
+@messages.told
 def demo() -> None:
     """See above."""
     for module in information.EXTRAS["demo"]:
@@ -285,7 +248,7 @@ def demo() -> None:
       ggmc info --json
     """,
 )
-@_told
+@messages.told
 def info(json: Json = False) -> None:
     """See above."""
     facts = information.gather()

@@ -114,6 +114,9 @@ def stored(plain: Any, run: Path) -> Study:
     found = problems_of(tables)
     if found:
         raise BadInput(described(name, {}, tables, found))
+    tables["data"] = {
+        key: value for key, value in tables["data"].items() if key != "download"
+    }  # nor is anything written
     return Study(tables, folder, name)
 
 
