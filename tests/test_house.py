@@ -19,9 +19,9 @@ FILES = sorted(SOURCE.rglob("*.py"))
 
 ORDER = [
     "errors", "plain", "progress", "datasets", "targets", "guides", "bayes", "dynamics", "kernels", "warmup", "trace",
-    "sampling", "optim", "report",
+    "sampling", "optim", "report", "cli",
 ]  # fmt: skip
-"""From the bottom up. Bayes extends targets; optim uses dynamics."""
+"""From the bottom up. Bayes extends targets; optim uses dynamics; cli uses all."""
 
 
 def room(module: str) -> str:

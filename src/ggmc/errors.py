@@ -14,6 +14,7 @@ Example:
 from __future__ import annotations
 
 import math
+from enum import Enum
 from numbers import Integral
 from typing import SupportsFloat
 
@@ -26,8 +27,50 @@ class BadInput(GGMCError, ValueError):
     """Something given by the user cannot be used."""
 
 
+class Condition(Enum):
+    """The six conditions under which a trajectory's Metropolis test makes the chain exact.
+
+    Example:
+        >>> from ggmc.errors import Condition
+        >>> Condition.STEPS.number, Condition.STEPS.title
+        (2, 'the step sizes')
+    """
+
+    WORD = (1, "the word", "The word, repetitions included, reads the same backwards, and each letter has a way back.")
+    STEPS = (2, "the step sizes", "Step sizes and temperatures along a trajectory read the same backwards.")
+    TAPE = (
+        3,
+        "the tape",
+        "The order of minibatches has the same distribution read backwards, and is drawn afresh for each trajectory "
+        "and each chain, whatever the state.",
+    )
+    GRADIENT = (
+        4,
+        "the gradient",
+        "The gradient is a function of the position and the tape alone; mass and anchors stay as they are.",
+    )
+    POTENTIAL = (
+        5,
+        "the potential",
+        "The potential is a function of the parameters alone: a sum over all data, with the prior.",
+    )
+    TEST = (6, "the test", "Trajectories are tested, rejected ones flip the momentum, and all sample one distribution.")
+
+    def __init__(self, number: int, title: str, sentence: str):
+        self.number, self.title, self.sentence = number, title, sentence
+
+
 class NotExact(GGMCError, ValueError):
-    """A setting under which the Metropolis test would not make the chain exact."""
+    """A setting under which the Metropolis test would not make the chain exact.
+
+    Args:
+        message: Why, the value, and the remedy.
+        conditions: Those that it breaks, the first one foremost.
+    """
+
+    def __init__(self, message: str, *conditions: Condition):
+        super().__init__(message)
+        self.conditions = conditions
 
 
 def _number(name: str, value: object) -> float:

@@ -143,3 +143,43 @@ def test_what_cannot_be_a_task_is_refused(tmp_path: Path) -> None:
     with pytest.raises(BadInput, match="draws must be a whole number"):
         ggmc.jug.run(gaussian, out=out, draws=0)
     assert not out.exists()
+
+
+CALLS = {"left": 0}
+
+
+def interrupted_gaussian() -> ggmc.Density:
+    """A target during whose sampling Ctrl-C is pressed once."""
+
+    def log_prob(x: torch.Tensor) -> torch.Tensor:
+        CALLS["left"] -= 1
+        if CALLS["left"] == 0:
+            signal.raise_signal(signal.SIGINT)
+        return -(x**2).sum() / 2
+
+    return ggmc.Density(log_prob, torch.zeros(1, dtype=torch.float64))
+
+
+def test_an_interrupted_run_is_no_finished_task(tmp_path: Path) -> None:
+    from jug import set_jugdir
+
+    set_jugdir("dict_store")
+    CALLS["left"] = 60
+    folder = tmp_path / "run"
+    task = jug_tasks.run(interrupted_gaussian, ggmc.HMC(0.1, 2), out=folder, draws=100, warmup=0, chains=1)
+    with pytest.raises(KeyboardInterrupt):
+        task.run()
+    assert 0 < ggmc.load(folder).num_draws < 100
+    assert task.run() == str(folder)
+    assert ggmc.load(folder).num_draws == 100
+
+
+def test_attributes_are_kept_with_the_run(tmp_path: Path) -> None:
+    from jug import set_jugdir
+
+    set_jugdir("dict_store")
+    folder = ggmc.RunFolder(tmp_path / "run", attributes={"label": "first"})
+    task = jug_tasks.run(gaussian, ggmc.HMC(0.5, 2), {"width": 1.0}, out=folder, draws=4, warmup=0, chains=1)
+    assert ggmc.load(str(task.run())).attributes["label"] == "first"
+    with pytest.raises(BadInput, match="plain values by name"):
+        ggmc.RunFolder(tmp_path / "other", attributes={"tensor": torch.zeros(1)})

@@ -20,14 +20,16 @@ from ggmc.dynamics.schedule import Along, Over
 from ggmc.dynamics.scheme import Move, Scheme
 from ggmc.dynamics.state import Parameters, State, normals
 from ggmc.dynamics.trajectory import Trajectory
-from ggmc.errors import NotExact
+from ggmc.errors import Condition, NotExact
 from ggmc.guides.base import GradientField
 from ggmc.guides.order_check import check_reversible, is_built_in
 from ggmc.targets.base import Target
 
 
-def not_retraceable(scheme: Scheme, steps: tuple[int, int], along: Along | None, field: GradientField) -> str | None:
-    """Why a trajectory cannot be retraced, so that its acceptance probability is 0; None if it can.
+def not_retraceable(
+    scheme: Scheme, steps: tuple[int, int], along: Along | None, field: GradientField
+) -> NotExact | None:
+    """Why a trajectory cannot be retraced, so that its acceptance probability is 0, as an error; None if it can.
 
     Args:
         scheme: Its word.
@@ -36,12 +38,12 @@ def not_retraceable(scheme: Scheme, steps: tuple[int, int], along: Along | None,
         field: Its gradient field, whose order draws the tape.
     """
     if scheme.not_reversible is not None:
-        return scheme.not_reversible
+        return NotExact(scheme.not_reversible, Condition.WORD)
     if along is not None:
         for number in length.some(steps):
             reason = along.lopsided(number)
             if reason is not None:
-                return reason
+                return NotExact(reason, Condition.STEPS)
     return _not_reversible(field)
 
 
@@ -54,10 +56,12 @@ def refuse_if_not_exact(target: Target, field: GradientField, gradients: Iterabl
         gradients: Numbers of gradients that a trajectory may take: entries of the tape that it reads.
     """
     if target.not_exact is not None:
-        raise NotExact(f"the Metropolis test would not be exact: {target.not_exact}.")
-    reason = _not_reversible(field)
-    if reason is not None:
-        raise NotExact(reason)
+        # A gradient is taken of the same function as the potential, so what is random there is random here.
+        message = f"the Metropolis test would not be exact: {target.not_exact}."
+        raise NotExact(message, Condition.POTENTIAL, Condition.GRADIENT)
+    refusal = _not_reversible(field)
+    if refusal is not None:
+        raise refusal
     if field.order is not None and not is_built_in(field.order):
         for number in gradients:
             check_reversible(field.order, number, field.epoch)
@@ -70,16 +74,18 @@ def refuse_moving_temperature(over: Over | None) -> None:
     if over is not None and not over.keeps_temperature:
         raise NotExact(
             f"a temperature that changes over the run has no one distribution to sample, got {over.temperature!r}: "
-            "use adjust=False, or a constant temperature"
+            "use adjust=False, or a constant temperature",
+            Condition.TEST,
         )
 
 
-def _not_reversible(field: GradientField) -> str | None:
+def _not_reversible(field: GradientField) -> NotExact | None:
     if field.order is None or field.order.reversible:
         return None
-    return (
+    return NotExact(
         f"the order {field.order.name!r} has another distribution read backwards, so a trajectory cannot be "
-        "retraced: use order='palindrome', 'epoch' or 'iid', or adjust=False"
+        "retraced: use order='palindrome', 'epoch' or 'iid', or adjust=False",
+        Condition.TAPE,
     )
 
 
@@ -93,7 +99,8 @@ def _refuse_random_field(target: Target, field: GradientField) -> None:
     if first.isfinite().all() and not torch.allclose(first, again, rtol=tolerance, atol=tolerance):
         raise NotExact(
             f"{type(field).__name__} is random: it gave two gradients at the same position and entry of the tape. Draw "
-            "its randomness with an order, so that it is part of the tape, or use adjust=False"
+            "its randomness with an order, so that it is part of the tape, or use adjust=False",
+            Condition.GRADIENT,
         )
 
 
@@ -131,7 +138,8 @@ def refuse_letters_without_way_back(
         ):
             raise NotExact(
                 f"the letter {name} ({type(letter).__name__}) has no way back: from where it ended, with the momentum "
-                "flipped, it does not lead to where it began. Say why in its `not_reversible`, and use adjust=False"
+                "flipped, it does not lead to where it began. Say why in its `not_reversible`, and use adjust=False",
+                Condition.WORD,
             )
 
 
@@ -152,7 +160,8 @@ class Unchanged:
         if self._now() != self._known:
             raise NotExact(
                 "the mass, or the anchor of the control variates, was changed after the kernel was bound: what adapts "
-                "while sampling is not exact. Bind the kernel again, and discard the draws up to there"
+                "while sampling is not exact. Bind the kernel again, and discard the draws up to there",
+                Condition.GRADIENT,
             )
 
     def _now(self) -> list[tuple[int, int]]:

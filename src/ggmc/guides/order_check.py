@@ -21,7 +21,7 @@ from itertools import combinations
 import torch
 from torch import Tensor
 
-from ggmc.errors import BadInput, NotExact
+from ggmc.errors import BadInput, Condition, NotExact
 from ggmc.guides.augmentation import order_of_batches
 from ggmc.guides.orders import ORDERS, Order
 
@@ -88,7 +88,8 @@ def check_reversible(order: Order, entries: int, batches: int, false_alarms: flo
         raise NotExact(
             f"the order {order.name!r} is said to be reversible, but read backwards its tapes have another "
             f"distribution: over {tapes} tapes of {entries} entries a mean differs from its mirror image by "
-            f"{worst:.1f} standard errors. Use order='palindrome', or adjust=False"
+            f"{worst:.1f} standard errors. Use order='palindrome', or adjust=False",
+            Condition.TAPE,
         )
 
 
@@ -121,7 +122,8 @@ def _refuse_a_shared_tape(order: Order, one: Tensor, other: Tensor) -> None:
     if shared and not torch.equal(one[:, 0], other[:, 0]):
         raise NotExact(
             f"the order {order.name!r} gives all chains the same tape, which correlates them, so that R̂ and standard "
-            "errors would be wrong: draw a column of its own for each chain"
+            "errors would be wrong: draw a column of its own for each chain",
+            Condition.TAPE,
         )
 
 

@@ -27,7 +27,15 @@ from ggmc.dynamics.length import Steps
 from ggmc.dynamics.mass import MassLike
 from ggmc.dynamics.schedule import Along, Over, check_along_and_over
 from ggmc.dynamics.scheme import Scheme
-from ggmc.errors import BadInput, NotExact, require_between, require_count, require_not_negative, require_switch
+from ggmc.errors import (
+    BadInput,
+    Condition,
+    NotExact,
+    require_between,
+    require_count,
+    require_not_negative,
+    require_switch,
+)
 from ggmc.guides import Exact, GradientField, Guide
 from ggmc.guides.augmentation import order_of_batches
 from ggmc.guides.orders import Palindrome
@@ -101,7 +109,7 @@ class GGMC(WordKernel):
             if "C" in scheme.word and math.isinf(self.friction):
                 raise BadInput("the letter C has no limit of infinite friction: give a finite friction")
             if self.adjust and scheme.not_reversible is not None:
-                raise NotExact(scheme.not_reversible)
+                raise NotExact(scheme.not_reversible, Condition.WORD)
         check_along_and_over(self.along, self.over)
         if self.explain and self.monitor_every > 1:
             raise BadInput("explain tells of single trajectories, and monitor_every of several: use one of them")
@@ -112,11 +120,12 @@ class GGMC(WordKernel):
         if self.adjust and self.along is not None:
             lopsided = self.along.lopsided()
             if lopsided is not None:
-                raise NotExact(lopsided)
+                raise NotExact(lopsided, Condition.STEPS)
         if self.adjust and self.over is not None and not self.over.keeps_temperature:
             raise NotExact(
                 "a temperature that changes over the run has no one distribution to sample, got "
-                f"{self.over.temperature!r}: use adjust=False, or a constant temperature"
+                f"{self.over.temperature!r}: use adjust=False, or a constant temperature",
+                Condition.TEST,
             )
 
     def program(self, field: GradientField) -> Program:

@@ -21,7 +21,7 @@ from ggmc.dynamics import length
 from ggmc.dynamics.length import Steps
 from ggmc.dynamics.mass import MassLike
 from ggmc.dynamics.schedule import Over, check_along_and_over
-from ggmc.errors import NotExact, require_count, require_not_negative, require_positive
+from ggmc.errors import Condition, NotExact, require_count, require_not_negative, require_positive
 from ggmc.guides import Exact, GradientField, Guide
 from ggmc.kernels.base import check_settings
 from ggmc.kernels.words import Program, WordKernel
@@ -74,7 +74,7 @@ class SGHMC(WordKernel):
 
     def __post_init__(self) -> None:
         if self.adjust:
-            raise NotExact(THEOREM_1)
+            raise NotExact(THEOREM_1, Condition.WORD)
         require_positive("step_size", self.step_size)
         check_settings(self)
         require_not_negative("friction", self.friction)

@@ -18,7 +18,7 @@ from ggmc.dynamics import length
 from ggmc.dynamics.length import Steps
 from ggmc.dynamics.mass import MassLike
 from ggmc.dynamics.schedule import Over, check_along_and_over
-from ggmc.errors import NotExact, require_count, require_positive
+from ggmc.errors import Condition, NotExact, require_count, require_positive
 from ggmc.guides import Exact, GradientField, Guide
 from ggmc.kernels.base import check_settings
 from ggmc.kernels.words import Program, WordKernel
@@ -58,7 +58,8 @@ class SGLD(WordKernel):
 
     def __post_init__(self) -> None:
         if self.adjust:
-            raise NotExact("SGLD is what remains of MALA without its test: use ggmc.MALA, or adjust=False")
+            message = "SGLD is what remains of MALA without its test: use ggmc.MALA, or adjust=False"
+            raise NotExact(message, Condition.TEST)
         require_positive("step_size", self.step_size)
         check_settings(self)
         require_count("monitor_every", self.monitor_every)

@@ -28,7 +28,7 @@ from ggmc.dynamics.length import Steps
 from ggmc.dynamics.letters import LETTERS, Letter, Motion, dot
 from ggmc.dynamics.mass import MassLike
 from ggmc.dynamics.state import Parameters, State, per_row
-from ggmc.errors import NotExact, require_count, require_not_negative, require_positive
+from ggmc.errors import Condition, NotExact, require_count, require_not_negative, require_positive
 from ggmc.guides import Exact, GradientField, Guide
 from ggmc.kernels.base import check_settings
 from ggmc.kernels.words import Program, WordKernel
@@ -116,7 +116,8 @@ class SGNHT(WordKernel):
 
     def __post_init__(self) -> None:
         if self.adjust:
-            raise NotExact(f"SGNHT is biased and has no Metropolis test: {NO_WAY_BACK}. Use ggmc.GGMC, or adjust=False")
+            message = f"SGNHT is biased and has no Metropolis test: {NO_WAY_BACK}. Use ggmc.GGMC, or adjust=False"
+            raise NotExact(message, Condition.WORD)
         require_positive("step_size", self.step_size)
         check_settings(self)
         require_not_negative("friction", self.friction)

@@ -28,7 +28,7 @@ from ggmc.dynamics.schedule import Factors
 from ggmc.dynamics.scheme import Plan, Scheme
 from ggmc.dynamics.state import Info, Parameters, State, normals
 from ggmc.dynamics.trajectory import Trajectory, run_either_way
-from ggmc.errors import BadInput, NotExact
+from ggmc.errors import BadInput, Condition, NotExact
 from ggmc.guides.base import GradientField
 from ggmc.kernels.base import NOT_TUNED, Kernel, Sampler, as_rows, check_start
 from ggmc.kernels.program import Program
@@ -107,9 +107,12 @@ class WordSampler(Sampler):
             length.in_steps(program.steps, field),
             target.device,
         )
-        self.not_testable = program.not_testable or not_retraceable(self.scheme, parameters.steps, program.along, field)
-        if kernel.adjust and self.not_testable is not None:
-            raise NotExact(self.not_testable)
+        refusal = not_retraceable(self.scheme, parameters.steps, program.along, field)
+        if program.not_testable is not None:
+            refusal = NotExact(program.not_testable, Condition.WORD)
+        if kernel.adjust and refusal is not None:
+            raise refusal
+        self.not_testable = None if refusal is None else str(refusal)
         lengths = length.some(parameters.steps) if kernel.adjust else ()
         gradients = [self.scheme.plan(number).gradients for number in lengths]
         super().__init__(target, field, parameters, adjust=kernel.adjust, gradients=gradients)
@@ -245,7 +248,7 @@ class WordSampler(Sampler):
             return None
         lopsided = along.lopsided(steps) if self.adjust else None  # what is a palindrome at one length may not be here
         if lopsided is not None:
-            raise NotExact(lopsided)
+            raise NotExact(lopsided, Condition.STEPS)
         return along.factors(steps)
 
     def _reports_after(self, trajectory: int) -> bool:

@@ -16,7 +16,7 @@ from typing import Never
 
 from torch import Tensor
 
-from ggmc.errors import NotExact
+from ggmc.errors import Condition, NotExact
 from ggmc.optim.chain import Chain
 from ggmc.optim.groups import Given
 from ggmc.optim.integrator import Memoryless
@@ -87,8 +87,8 @@ class SGLD(Sampler):
 
     def begin_trajectory(self, potential: Potential | None = None) -> Never:
         """Refused."""
-        raise NotExact(NO_TEST)
+        raise NotExact(NO_TEST, Condition.TEST)
 
     def end_trajectory(self, potential: Potential | None = None, reject: bool = False) -> Never:
         """Refused."""
-        raise NotExact(NO_TEST)
+        raise NotExact(NO_TEST, Condition.TEST)

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from ggmc.bayes.module_checks import random_layers
 from ggmc.dynamics import metropolis
 from ggmc.dynamics.state import Info, State
-from ggmc.errors import BadInput
+from ggmc.errors import BadInput, Condition
 from ggmc.optim.flat import Flat
 from ggmc.optim.settings import Settings
 from ggmc.plain import PlainDict
@@ -47,6 +47,7 @@ class Trajectory:
         steps: How many were taken.
         reason: Why it can no longer be tested, if it cannot.
         layers: Those whose training mode would make the test invalid.
+        broken: The condition of exactness that `reason` is about.
     """
 
     position: Tensor
@@ -58,6 +59,7 @@ class Trajectory:
     steps: int = 0
     reason: str | None = None
     layers: Layers = field(default_factory=list)
+    broken: Condition | None = None
 
     def count_step(self, now: Settings) -> None:
         """Note a step and its learning rates."""
@@ -75,9 +77,10 @@ class Trajectory:
             return
         changed = None if now is self.settings else self.settings.changed(now)
         if changed is not None:
-            self.reason = f"{changed}: change it between trajectories"
+            self.reason, self.broken = f"{changed}: change it between trajectories", Condition.STEPS
         elif written:
             self.reason = "other code wrote to the parameters along the trajectory: do so between trajectories"
+            self.broken = Condition.WORD
         else:
             for name, layer in self.layers:
                 if layer.training:
@@ -86,6 +89,7 @@ class Trajectory:
                         "the parameters and the batch: put it in eval mode, or replace it by a layer that is "
                         "deterministic and keeps no statistics"
                     )
+                    self.broken = Condition.GRADIENT
                     return
 
     def require_steps(self) -> None:
@@ -156,6 +160,7 @@ class Trajectory:
             "rates": list(self.rates),
             "steps": self.steps,
             "reason": self.reason,
+            "broken": None if self.broken is None else self.broken.name,
         }
 
     @classmethod
@@ -179,6 +184,7 @@ class Trajectory:
             plain["steps"],
             plain["reason"],
             layers,
+            None if plain["broken"] is None else Condition[plain["broken"]],
         )
 
 

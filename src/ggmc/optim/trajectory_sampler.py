@@ -9,7 +9,7 @@ from torch import Tensor
 
 from ggmc.dynamics.metropolis import log_uniforms
 from ggmc.dynamics.state import Info
-from ggmc.errors import BadInput, NotExact, require_switch
+from ggmc.errors import BadInput, Condition, NotExact, require_switch
 from ggmc.optim.sampler import Sampler
 from ggmc.optim.settings import Settings
 from ggmc.optim.trajectory import Potential, Trajectory, as_number, layers_to_check
@@ -88,16 +88,18 @@ class TrajectorySampler(Sampler):
         trajectory, integrator, chain = self._trajectory, self._integrator, self._chain
         require_switch("reject", reject)
         if reject and integrator.no_test is not None:
-            raise NotExact(integrator.no_test)
+            raise NotExact(integrator.no_test, Condition.WORD)
         if trajectory is None:
             raise BadInput("no trajectory is under way: begin_trajectory() first")
         now = self._settings()
         self._check_for_outside_changes(now)
         trajectory.require_steps()
         self._require_not_at_midpoint(potential)
-        reason = trajectory.reason or integrator.not_reversible(trajectory.steps) or trajectory.not_palindromic()
+        word = integrator.not_reversible(trajectory.steps)
+        reason = trajectory.reason or word or trajectory.not_palindromic()
         if reject:
-            self._require_testable(trajectory, reason, potential)
+            broken = trajectory.broken or (Condition.STEPS if word is None else Condition.WORD)
+            self._require_testable(trajectory, reason, broken, potential)
         self._finish(trajectory, now)
         end = None if potential is None else self._evaluate(potential) + chain.prior(now)
         if trajectory.potential is None and callable(potential):
@@ -149,11 +151,13 @@ class TrajectorySampler(Sampler):
                 "needed: give a function that computes it, or call rest() and compute it then"
             )
 
-    def _require_testable(self, trajectory: Trajectory, reason: str | None, potential: Potential | None) -> None:
+    def _require_testable(
+        self, trajectory: Trajectory, reason: str | None, broken: Condition, potential: Potential | None
+    ) -> None:
         if trajectory.settings.temperature == 0:
             raise BadInput("temperature 0 is optimisation, which has no distribution to test against: use reject=False")
         if reason is not None:
-            raise NotExact(f"{reason}; or use reject=False")
+            raise NotExact(f"{reason}; or use reject=False", broken)
         if potential is None:
             raise BadInput("reject=True needs the potential at the end: give the loss summed over all data")
         if trajectory.potential is None and not callable(potential):

@@ -203,7 +203,8 @@ def _task(
     plain = to_dict(kernel, tensors)
     if tensors or from_dict(plain) != kernel:
         raise BadInput(f"a kernel for a task must be told by plain values, got {kernel}: leave its mass to warm-up")
-    kept = {"checkpoint_every": folder.checkpoint_every, "precision": folder.precision, "thin": folder.thin}
+    kept: PlainDict = {"checkpoint_every": folder.checkpoint_every, "precision": folder.precision}
+    kept |= {"thin": folder.thin} | ({"attributes": dict(folder.attributes)} if folder.attributes else {})
     given = [json.dumps(part, sort_keys=True) for part in (plain, plan.to_dict(), kept)]
     task = Task(carry_out, _ByName(make_target), dict(arguments or {}), str(folder.path), *given)
     _free_lock_of_a_dead_worker(task, Path(folder.path))
@@ -229,9 +230,12 @@ def carry_out(
     with _working_on(Path(path)):
         target, asked = make_target(**arguments), Plan.stored(json.loads(plan))
         if holds_a_run(Path(path)):
-            resume(path, target, asked.draws, kernel=from_dict(json.loads(kernel)), progress=False)
+            trace = resume(path, target, asked.draws, kernel=from_dict(json.loads(kernel)), progress=False)
         else:
-            begin(target, from_dict(json.loads(kernel)), asked, RunFolder(path, **json.loads(kept)), progress=False)
+            folder = RunFolder(path, **json.loads(kept))
+            trace = begin(target, from_dict(json.loads(kernel)), asked, folder, progress=False)
+        if trace.num_draws < asked.draws // json.loads(kept)["thin"]:
+            raise KeyboardInterrupt  # the run was interrupted: its task is not done
     return path
 
 

@@ -144,6 +144,7 @@ def begin(
     folder = None if out is None else out if isinstance(out, RunFolder) else RunFolder(out)
     if folder is not None and folder.thin > plan.draws:
         raise BadInput(f"thin={folder.thin} would keep none of {plan.draws} draws: thin less, or draw more")
+    attributes = attributes if folder is None else dict(folder.attributes) | attributes
     with nullcontext() if folder is None or not ranks.first else new_folder(Path(folder.path)):
         with bars_wanted(progress and ranks.first), ranks.sharing():
             chains = plan.make_chains(target, kernel, ranks, start)

@@ -10,7 +10,8 @@ import json
 import math
 import os
 import stat
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -48,6 +49,7 @@ class RunFolder:
             stored as float32 numbers with 8 significant bits, which compress to about half. Default: as they are.
         thin: Keep every `thin`-th draw.
         predict_at: Inputs in the form of the training inputs. Then only the predictions there are kept, and no weights.
+        attributes: What else is stored with the draws, for `trace.attributes`: plain values by name. Default: nothing.
 
     Example:
         >>> import ggmc
@@ -60,6 +62,7 @@ class RunFolder:
     precision: str | None = None
     thin: int = 1
     predict_at: Tree = None
+    attributes: Mapping[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         checked_path(self.path)
@@ -68,6 +71,10 @@ class RunFolder:
         if self.precision is not None and self.precision not in PRECISIONS:
             raise BadInput(f"precision must be one of {', '.join(PRECISIONS)}, got {self.precision!r}")
         require_count("thin", self.thin)
+        try:
+            json.dumps(dict(self.attributes))
+        except (TypeError, ValueError) as error:
+            raise BadInput(f"attributes must be plain values by name, as JSON has them: {error}") from error
 
 
 def checked_path(path: object) -> Path:

@@ -1,0 +1,73 @@
+"""`ggmc report` gives the runs, the target and the data held out to `ggmc.report.write`."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+import torch
+
+import ggmc as library
+from tests.support.command import STUDIES, ggmc
+
+TINY = STUDIES / "tiny.toml"
+
+
+@pytest.fixture
+def written(monkeypatch) -> dict[str, Any]:
+    """What the report was asked for."""
+    seen: dict[str, Any] = {}
+
+    def write(traces: Any, path: Path, **given: Any) -> Path:
+        seen.update(given, traces=traces)
+        path.write_text("<html>")
+        return path
+
+    module = ModuleType("ggmc.report")
+    vars(module)["write"] = write
+    monkeypatch.setitem(sys.modules, "ggmc.report", module)
+    return seen
+
+
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory) -> Path:
+    folder = tmp_path_factory.mktemp("runs")
+    for name in ("a", "b"):
+        assert ggmc("run", TINY, "--out", folder / name, "--draws", 2, "--quiet").code == 0
+    return folder
+
+
+def test_one_run(written: dict[str, Any], runs: Path, tmp_path: Path) -> None:
+    page = tmp_path / "page.html"
+    done = ggmc("report", runs / "a", "--out", page, "--title", "A title")
+    assert done.code == 0, done.err
+    assert done.out == f"Wrote {page}\n"
+    assert written["traces"] == {"a": runs / "a"}
+    assert written["title"] == "A title"
+    assert written["target"].num_data == 60
+    assert len(written["x_test"]) == len(written["y_test"]) == 114
+    assert written["command"].startswith("ggmc report ")
+
+
+def test_several_runs(written: dict[str, Any], runs: Path, tmp_path: Path) -> None:
+    done = ggmc("report", runs / "a", runs / "b", "--out", tmp_path / "page.html")
+    assert done.code == 0
+    assert list(written["traces"]) == ["a", "b"]
+
+
+def test_a_run_made_in_python(written: dict[str, Any], tmp_path: Path) -> None:
+    target = library.Density(lambda x: -(x**2).sum(), torch.zeros(1, dtype=torch.float64))
+    library.sample(target, library.HMC(0.1, 2), draws=3, warmup=0, out=tmp_path / "run", progress=False)
+    done = ggmc("report", tmp_path / "run", "--out", tmp_path / "page.html")
+    assert done.code == 0
+    assert "the report has no predictions" in done.err
+    assert written["target"] is None
+
+
+def test_no_run(written: dict[str, Any], tmp_path: Path) -> None:
+    done = ggmc("report", tmp_path)
+    assert done.code == 2
+    assert "there is no run in" in done.err
