@@ -1,9 +1,12 @@
-"""PlainDict: what is stored of an object, in JSON or a checkpoint, by name: text, numbers, None, tensors, and lists and
-dicts of them.
-"""
+"""What is stored of an object, in JSON, TOML or a checkpoint: text, numbers, None, tensors; lists and dicts of them."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 PlainDict = dict[str, Any]
+"""By name."""
+
+PlainMapping = Mapping[str, Any]
+"""The same, to be read only."""

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 import pytest
@@ -26,9 +24,7 @@ def written(monkeypatch) -> dict[str, Any]:
         path.write_text("<html>")
         return path
 
-    module = ModuleType("ggmc.report")
-    vars(module)["write"] = write
-    monkeypatch.setitem(sys.modules, "ggmc.report", module)
+    monkeypatch.setattr(library.report, "write", write)
     return seen
 
 
@@ -50,6 +46,15 @@ def test_one_run(written: dict[str, Any], runs: Path, tmp_path: Path) -> None:
     assert written["target"].num_data == 60
     assert len(written["x_test"]) == len(written["y_test"]) == 114
     assert written["command"].startswith("ggmc report ")
+
+
+def test_the_page_itself(runs: Path, tmp_path: Path) -> None:
+    page = tmp_path / "page.html"
+    done = ggmc("report", runs / "a", runs / "b", "--out", page)
+    assert done.code == 0, done.err
+    text = page.read_text()
+    assert text.startswith("<!DOCTYPE html>")
+    assert "ggmc report" in text
 
 
 def test_several_runs(written: dict[str, Any], runs: Path, tmp_path: Path) -> None:

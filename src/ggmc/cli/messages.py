@@ -5,7 +5,6 @@ from __future__ import annotations
 import traceback
 from collections.abc import Callable
 from functools import wraps
-from typing import Any
 
 import typer
 
@@ -16,7 +15,7 @@ debug = {"wanted": False}
 """Whether tracebacks are shown."""
 
 
-def told(function: Callable[..., Any]) -> Callable[..., Any]:
+def told(function: Callable[..., object]) -> Callable[..., object]:
     """A command whose errors are messages, not tracebacks.
 
     Args:
@@ -24,7 +23,7 @@ def told(function: Callable[..., Any]) -> Callable[..., Any]:
     """
 
     @wraps(function)
-    def command(*arguments: Any, **options: Any) -> None:
+    def command(*arguments: object, **options: object) -> None:
         try:
             function(*arguments, **options)
         except KeyboardInterrupt:

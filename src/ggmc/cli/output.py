@@ -11,7 +11,6 @@ import textwrap
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any
 
 from tqdm import tqdm
 
@@ -52,12 +51,12 @@ def duration(seconds: float) -> str:
     return f"{whole // 3600} h {whole % 3600 // 60} min"
 
 
-def as_json(value: Any) -> str:
+def as_json(value: object) -> str:
     """One JSON object. What is not finite, which JSON does not have, is null."""
     return json.dumps(_finite(value), ensure_ascii=False, indent=1)
 
 
-def _finite(value: Any) -> Any:
+def _finite(value: object) -> object:
     if isinstance(value, dict):
         return {name: _finite(item) for name, item in value.items()}
     if isinstance(value, list | tuple):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 import torch
@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from torch.nn.parameter import is_lazy
 
 from ggmc.errors import BadInput
-from ggmc.plain import PlainDict
+from ggmc.plain import PlainDict, PlainMapping
 
 Given = nn.Module | Iterable[Tensor] | Iterable[PlainDict]
 """A module, several parameters, or several parameter groups."""
@@ -58,7 +58,7 @@ def as_groups(given: Given) -> list[Group]:
     return groups
 
 
-def as_group(given: Mapping[str, Any], number: int) -> Group:
+def as_group(given: PlainMapping, number: int) -> Group:
     """One group, without what is frozen.
 
     Args:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
 from ggmc.progress import wanted as bars_wanted
@@ -246,5 +244,5 @@ def _mean(values: np.ndarray) -> float:
     return float(finite.mean()) if finite.size else float("nan")
 
 
-def _whole(value: Any) -> str:
+def _whole(value: float | np.ndarray) -> str:
     return f"{float(value):,.0f}" if np.isfinite(value) else "–"

@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import json
 import platform
-from collections.abc import Mapping
 from dataclasses import MISSING, fields, is_dataclass
 from importlib.metadata import version
 from typing import Any
@@ -17,6 +16,7 @@ from torch import Tensor
 from ggmc.dynamics.mass import Mass
 from ggmc.kernels import KernelSettings
 from ggmc.kernels.serialise import known_or_settings
+from ggmc.plain import PlainDict, PlainMapping
 from ggmc.report.findings import Findings
 from ggmc.report.source import folder_of
 from ggmc.report.words import count, duration, number, shortened
@@ -44,8 +44,8 @@ def run_pairs(found: Findings) -> Pairs:
         found: The run.
     """
     trace, store = found.trace, folder_of(found.trace)
-    facts: dict[str, Any] = {} if store is None else store.settings
-    asked: dict[str, Any] = facts.get("settings") or {}
+    facts: PlainDict = {} if store is None else store.settings
+    asked: PlainDict = facts.get("settings") or {}
     marks = _fingerprint(found)
     draws = f"{found.draws:,} of each chain"
     if found.unfinished:
@@ -125,7 +125,7 @@ def how_to_repeat(found: Findings, command: str | None) -> list[tuple[str, str]]
     """
     steps = [] if command is None else [("It was made by this command.", command)]
     store, asked = folder_of(found.trace), asked_kernel(found)
-    plan: dict[str, Any] = {} if store is None else store.settings["settings"] or {}
+    plan: PlainDict = {} if store is None else store.settings["settings"] or {}
     if store is not None and "draws" in plan:
         plan = plan | {"draws": max(plan["draws"], store.settings["drawn"])}  # a run may have been made longer
         names = ("draws", "warmup", "chains", "seed", "target_accept", "anneal")
@@ -199,13 +199,13 @@ def shown(value: object) -> str:
     return shortened(str(value), LONGEST)
 
 
-def _settings_of(kernel: Any) -> Mapping[str, Any]:
+def _settings_of(kernel: Any) -> PlainMapping:
     if isinstance(kernel, KernelSettings):
         return kernel.settings
     return {one.name: vars(kernel)[one.name] for one in fields(kernel)}
 
 
-def _target(found: Findings, marks: dict[str, Any]) -> str:
+def _target(found: Findings, marks: PlainDict) -> str:
     if found.trace.target is not None:
         return shortened(repr(found.trace.target), LONGEST)
     if not marks:
@@ -216,14 +216,14 @@ def _target(found: Findings, marks: dict[str, Any]) -> str:
     return f"{marks.get('kind', 'target')}: {count(size, 'number')} in {count(len(tensors), 'tensor')}{examples}"
 
 
-def _fingerprint(found: Findings) -> dict[str, Any]:
+def _fingerprint(found: Findings) -> PlainDict:
     store, target = folder_of(found.trace), found.trace.target
     if store is not None:
         return store.settings["fingerprint"]
     return {} if target is None else found.attempt("The target's fingerprint", lambda: fingerprint(target)) or {}
 
 
-def _digest(marks: dict[str, Any]) -> str:
+def _digest(marks: PlainDict) -> str:
     return hashlib.sha256(json.dumps(marks, sort_keys=True, default=str).encode()).hexdigest()[:16]
 
 
@@ -232,13 +232,13 @@ def _warmup(found: Findings) -> int | None:
     return given if isinstance(given, int) else None
 
 
-def _versions(facts: dict[str, Any]) -> dict[str, str]:
+def _versions(facts: PlainDict) -> dict[str, str]:
     if facts.get("versions"):
         return facts["versions"]
     return {"ggmc": version("ggmc"), "torch": str(torch.__version__), "python": platform.python_version()}
 
 
-def _machine(facts: dict[str, Any]) -> str:
+def _machine(facts: PlainDict) -> str:
     machine = facts.get("machine")
     if not machine:
         return "not known"

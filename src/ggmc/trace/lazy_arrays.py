@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from ggmc.errors import BadInput
+from ggmc.plain import PlainMapping
 
 ZSTD = b"\x28\xb5\x2f\xfd"
 LONGEST_HEADER = 18  # bytes of a zstd frame, in which it says how much it unpacks to
@@ -118,7 +119,7 @@ class StoredStats(Mapping[str, np.ndarray]):
         draws: How many of the draws.
     """
 
-    def __init__(self, arrays: Mapping[str, Any], draws: int):
+    def __init__(self, arrays: PlainMapping, draws: int):
         self._arrays, self._draws = dict(arrays), draws
 
     def __getitem__(self, name: str) -> np.ndarray:

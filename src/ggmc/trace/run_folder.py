@@ -10,7 +10,6 @@ import json
 import math
 import os
 import stat
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -20,7 +19,7 @@ from torch import Tensor
 
 from ggmc.errors import BadInput, require_count, require_positive
 from ggmc.kernels.serialise import checksum, large_tensors
-from ggmc.plain import PlainDict
+from ggmc.plain import PlainDict, PlainMapping
 from ggmc.targets.layout import Tree
 from ggmc.trace.lazy_arrays import chunk_file, read_draws
 from ggmc.trace.stored_settings import LARGEST_CHUNK, check_arrays, check_name, check_settings, is_count
@@ -62,7 +61,7 @@ class RunFolder:
     precision: str | None = None
     thin: int = 1
     predict_at: Tree = None
-    attributes: Mapping[str, Any] = field(default_factory=dict)
+    attributes: PlainMapping = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         checked_path(self.path)

@@ -15,7 +15,7 @@ import numpy as np
 from torch import Tensor
 
 from ggmc.errors import BadInput
-from ggmc.plain import PlainDict
+from ggmc.plain import PlainDict, PlainMapping
 
 
 class Block(NamedTuple):
@@ -93,7 +93,7 @@ class Store(ABC):
     def stats(self) -> Mapping[str, np.ndarray]:
         """The statistics of all draws so far, by name: [chains, draws, ...]."""
 
-    def commit(self, settings: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> None:
+    def commit(self, settings: PlainMapping, tensors: Mapping[str, Tensor]) -> None:
         """Make what was appended safe, where that takes more than `append`: called now and then, and at the end.
 
         Args:

@@ -5,13 +5,13 @@ from __future__ import annotations
 import json
 import math
 import shutil
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from ggmc.plain import PlainDict
+from ggmc.plain import PlainDict, PlainMapping
 from ggmc.trace.atomic_files import write_atomically
 from ggmc.trace.stored_settings import check_name
 
@@ -50,7 +50,7 @@ def new_array(folder: Path, path: str, like: np.ndarray) -> Any:
     )
 
 
-def array_as_in_root(folder: Path, path: str, node: Mapping[str, Any], draws: int) -> Any:
+def array_as_in_root(folder: Path, path: str, node: PlainMapping, draws: int) -> Any:
     """An array to be written to after so many draws, described as in the root: its own files are not relied on.
 
     Args:

@@ -25,7 +25,7 @@ import torch
 from safetensors.torch import save
 
 from ggmc.errors import BadInput
-from ggmc.plain import PlainDict
+from ggmc.plain import PlainDict, PlainMapping
 from ggmc.targets.base import PredictiveTarget, Target
 from ggmc.targets.layout import Layout, Tree
 from ggmc.trace.atomic_files import remove_partial_files, sync_since, write_atomically
@@ -42,7 +42,7 @@ BUFFER = 8 * 2**20  # bytes of draws that wait in memory to be written together
 
 MARGIN = 10**9  # nanoseconds: the clock that stamps files is a coarse one
 
-NOTHING_NEW: Mapping[str, Any] = MappingProxyType({})
+NOTHING_NEW: PlainMapping = MappingProxyType({})
 VALUES, ROWS, STATS, PREDICTIONS = "posterior", "unconstrained_posterior", "sample_stats", "predictions"
 
 
@@ -173,7 +173,7 @@ class ZarrStore(Store):
         if sum(waiting.rows.nbytes for waiting in self._waiting) > BUFFER:
             self._write()
 
-    def commit(self, settings: Mapping[str, Any], tensors: Mapping[str, torch.Tensor]) -> None:
+    def commit(self, settings: PlainMapping, tensors: Mapping[str, torch.Tensor]) -> None:
         if not set(tensors) <= set(self._tensors):
             self._tensors |= tensors
             write_atomically(self.path / TENSORS, save(self._tensors))
@@ -182,7 +182,7 @@ class ZarrStore(Store):
         sync_since(self.path, self._synced)
         self._synced = moment - MARGIN
 
-    def _write(self, settings: Mapping[str, Any] = NOTHING_NEW) -> None:
+    def _write(self, settings: PlainMapping = NOTHING_NEW) -> None:
         """Write what waits in memory, and let readers see it. One that failed half-way can be tried again."""
         self.settings |= settings
         number = self.num_draws

@@ -25,7 +25,7 @@ class Problem(NamedTuple):
     message: str
 
 
-def shown(value: Any) -> str:
+def shown(value: object) -> str:
     """A value as TOML writes it.
 
     Example:
@@ -140,12 +140,12 @@ class PlainOrTable(Kind):
         yield from (self.table if isinstance(value, dict) else self.plain).problems(value, keys)
 
 
-def is_whole(value: Any, least: int | None = None) -> bool:
+def is_whole(value: object, least: int | None = None) -> bool:
     """Whether a value is a whole number, perhaps of at least so much."""
     return isinstance(value, int) and not isinstance(value, bool) and (least is None or value >= least)
 
 
-def is_number(value: Any) -> bool:
+def is_number(value: object) -> bool:
     """Whether a value is a number, infinity included."""
     return isinstance(value, int | float) and not isinstance(value, bool) and not math.isnan(value)
 

@@ -13,7 +13,7 @@ from ggmc.cli.study.fields import PYTHON, Problem, shown
 from ggmc.cli.study.lines import Keys, line_numbers, line_of
 from ggmc.cli.study.together import problems_of, python_functions
 from ggmc.errors import BadInput, NotExact
-from ggmc.plain import PlainDict
+from ggmc.plain import PlainDict, PlainMapping
 
 LARGEST = 2**20  # bytes of a study file
 
@@ -29,7 +29,7 @@ class Study:
         lines: Where its keys stand; empty where it does not come from a file.
     """
 
-    tables: Mapping[str, Any]
+    tables: PlainMapping
     folder: Path
     name: str
     lines: dict[Keys, int] = field(default_factory=dict, repr=False)
@@ -121,7 +121,7 @@ def stored(plain: Any, run: Path) -> Study:
     return Study(tables, folder, name)
 
 
-def described(name: str, lines: dict[Keys, int], tables: Mapping[str, Any], problems: list[Problem]) -> str:
+def described(name: str, lines: dict[Keys, int], tables: PlainMapping, problems: list[Problem]) -> str:
     """All problems of a file, one to a line, in the file's own order.
 
     Args:
@@ -136,7 +136,7 @@ def described(name: str, lines: dict[Keys, int], tables: Mapping[str, Any], prob
     return "\n".join([f"{name} has {number}:", *rows])
 
 
-def place(name: str, lines: dict[Keys, int], keys: Keys, tables: Mapping[str, Any] | None = None) -> str:
+def place(name: str, lines: dict[Keys, int], keys: Keys, tables: PlainMapping | None = None) -> str:
     """A place in a file: its line, the table and the key.
 
     Args:

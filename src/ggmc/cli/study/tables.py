@@ -37,7 +37,7 @@ from ggmc.dynamics.mass import KINDS
 from ggmc.guides.control_variate import CURVATURES
 from ggmc.guides.orders import ORDERS
 from ggmc.kernels.serialise import KERNELS
-from ggmc.plain import PlainDict
+from ggmc.plain import PlainDict, PlainMapping
 from ggmc.trace.run_folder import PRECISIONS
 
 SCIKIT_LEARN = ("digits", "breast_cancer", "diabetes")
@@ -126,7 +126,7 @@ class Prior(Kind):
 
 
 def only_for(
-    value: Mapping[str, Any], keys: Keys, key: str, name: str, having: Mapping[str, tuple[str, ...]]
+    value: PlainMapping, keys: Keys, key: str, name: str, having: Mapping[str, tuple[str, ...]]
 ) -> Iterator[Problem]:
     """Keys that belong to another kind of the same thing.
 

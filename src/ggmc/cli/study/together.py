@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import fields
-from typing import Any
 
 from ggmc.cli.study.fields import PYTHON, Problem, near, shown
 from ggmc.cli.study.lines import Keys
@@ -22,10 +21,10 @@ from ggmc.cli.study.tables import (
     only_for,
 )  # fmt: skip
 from ggmc.kernels.serialise import KERNELS
-from ggmc.plain import PlainDict
+from ggmc.plain import PlainDict, PlainMapping
 
 
-def problems_of(study: Mapping[str, Any]) -> list[Problem]:
+def problems_of(study: PlainMapping) -> list[Problem]:
     """Everything wrong with a study, keys by themselves first.
 
     Args:
@@ -91,7 +90,7 @@ def _data(tables: Mapping[str, PlainDict]) -> Iterator[Problem]:
         yield Problem(("data",), 'source = "uci" needs the key name, such as "yacht"')
 
 
-def _model(model: Mapping[str, Any]) -> Iterator[Problem]:
+def _model(model: PlainMapping) -> Iterator[Problem]:
     net, likelihood = model.get("net", "mlp"), model.get("likelihood")
     if isinstance(net, str):
         yield from only_for(model, ("model",), "net", net, NETS)
@@ -103,7 +102,7 @@ def _model(model: Mapping[str, Any]) -> Iterator[Problem]:
                 )
 
 
-def _kernel(kernel: Mapping[str, Any], tables: Mapping[str, PlainDict]) -> Iterator[Problem]:
+def _kernel(kernel: PlainMapping, tables: Mapping[str, PlainDict]) -> Iterator[Problem]:
     name = kernel.get("name", "ggmc")
     if not isinstance(name, str) or name.upper() not in KERNELS:
         return
@@ -120,7 +119,7 @@ def _kernel(kernel: Mapping[str, Any], tables: Mapping[str, PlainDict]) -> Itera
         yield Problem(("kernel", "momentum"), "needs learning_rate beside it; with a step_size, give friction")
 
 
-def _guide(guide: Mapping[str, Any]) -> Iterator[Problem]:
+def _guide(guide: PlainMapping) -> Iterator[Problem]:
     if "python" in guide:
         for key in guide:
             if key != "python":
@@ -136,7 +135,7 @@ def _guide(guide: Mapping[str, Any]) -> Iterator[Problem]:
             yield Problem(("guide",), f'name = "{name}" needs the key {needed}, {GUIDE[needed].says}')
 
 
-def python_functions(study: Mapping[str, Any]) -> list[tuple[Keys, str]]:
+def python_functions(study: PlainMapping) -> list[tuple[Keys, str]]:
     """The functions of the user's own that a study names, and where.
 
     Args:
