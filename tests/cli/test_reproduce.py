@@ -78,7 +78,7 @@ def once_marked(out: Path, then) -> threading.Thread:
 
 
 def test_a_graph(experiments: Path, tmp_path: Path, capsys) -> None:
-    assert reproducing.names(experiments) == ["empty", "single", "squares"]
+    assert reproducing.names(experiments) == ["single", "squares"]
     out = tmp_path / "out"
     place = reproducing.reproduce("squares", "tiny", out, workers=2, folder=experiments)
     assert place == out
@@ -127,7 +127,7 @@ def test_a_module(experiments: Path, tmp_path: Path) -> None:
     place = reproducing.reproduce("single", "small", tmp_path / "out", "data.npz", 3, folder=experiments)
     assert place.read_text() == "small data.npz 3"
     assert reproducing.results(place) == [place]
-    with pytest.raises(BadInput, match="has no function main"):
+    with pytest.raises(BadInput, match="there is no experiment 'empty'"):
         reproducing.reproduce("empty", "small", tmp_path / "out", folder=experiments)
 
 

@@ -12,8 +12,13 @@ import pytest
 ROOT = Path(__file__).parents[2]
 
 
+SLOW = [("minibatches", 15), ("recut", 15), ("control variates", 15), ("optim", 15)]
+
+
 @pytest.mark.parametrize(
-    ("case", "kills"), [("exact", 50), ("minibatches", 15), ("recut", 5), ("control variates", 15), ("optim", 15)]
+    ("case", "kills"),
+    [("exact", 50), ("minibatches", 5), ("control variates", 5), ("optim", 5)]
+    + [pytest.param(*case, marks=pytest.mark.slow) for case in SLOW],
 )
 def test_killed_and_resumed(case: str, kills: int, tmp_path: Path) -> None:
     command = [sys.executable, "-m", "tests.support.killing", case, str(tmp_path), str(kills)]

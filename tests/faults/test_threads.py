@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable
 
 import numpy as np
@@ -59,6 +60,25 @@ def test_runs_are_what_they_are_alone() -> None:
     at_once(*(lambda seed=seed: found.update({seed: draws(seed)}) for seed in range(3)))
     for seed in range(3):
         np.testing.assert_array_equal(found[seed], alone[seed])
+
+
+def test_calls_with_different_weights_do_not_meet() -> None:
+    """A call puts its weights into the module while it lasts; here each layer takes its time."""
+
+    class Slow(torch.nn.Linear):
+        def forward(self, input: torch.Tensor) -> torch.Tensor:
+            first = super().forward(input)
+            time.sleep(0.002)
+            return first + super().forward(input)
+
+    posterior = ggmc.Posterior(Slow(2, 1), ggmc.likelihoods.Gaussian(0.5), NORMAL, X, Y, vectorise=False)
+    rows = posterior.starts(2, torch.Generator().manual_seed(0))
+    alone = [posterior.outputs(row[None], X) for row in rows]
+    found: dict[int, torch.Tensor] = {}
+    for _ in range(5):
+        at_once(*(lambda i=i: found.update({i: posterior.outputs(rows[i][None], X)}) for i in range(2)))
+        for i in range(2):
+            assert torch.equal(found.pop(i), alone[i])
 
 
 def test_predictions_draw_from_a_generator_of_their_own() -> None:

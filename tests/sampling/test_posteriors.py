@@ -15,7 +15,7 @@ from benchmarks.posteriors import DATA, NAMES, german_credit, posteriordb
 
 pytestmark = pytest.mark.skipif(not DATA.exists(), reason=f"reference posteriors are not at {DATA}")
 
-QUICK = ["earnings-logearn_interaction", "eight_schools-eight_schools_noncentered", "kilpisjarvi_mod-kilpisjarvi"]
+QUICK = ["eight_schools-eight_schools_noncentered"]
 
 
 def test_german_credit() -> None:
@@ -26,7 +26,7 @@ def test_german_credit() -> None:
 
 
 SETTINGS = [
-    pytest.param(setting, id=str(setting.guide), marks=() if number < 3 else pytest.mark.slow)
+    pytest.param(setting, id=str(setting.guide), marks=() if number < 1 else pytest.mark.slow)
     for number, setting in enumerate(settings(1000))
 ]
 

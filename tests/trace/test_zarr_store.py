@@ -249,7 +249,9 @@ def test_blocks_wait_until_they_are_worth_writing(tmp_path: Path, monkeypatch: p
 def test_large_tensors_of_every_commit_are_kept(tmp_path: Path) -> None:
     """One of the kernel as it was given, such as an anchor, and the mass that warm-up finds later."""
     given, found = ({checksum(tensor): tensor} for tensor in (torch.ones(3), torch.zeros(4)))
-    settings = {"format": 1, "warnings": [], "attributes": {}}
+    settings: dict[str, Any] = {"format": 1, "warnings": [], "remarks": [], "attributes": {}, "fingerprint": {}}
+    named = [{"large": name} for name in (*given, *found)]
+    settings |= {"kernel": {"anchor": named[0]}, "tuned_kernel": {"mass": named[1]}, "settings": None}
     store = ZarrStore.create(ggmc.RunFolder(tmp_path / "run"), constrained(), settings, given)
     store.commit({}, given | found)
     assert set(ZarrStore.read(tmp_path / "run").tensors) == {*given, *found}

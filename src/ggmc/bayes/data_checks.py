@@ -12,6 +12,7 @@ from torch import Tensor, nn
 from torch.nn.parameter import is_lazy
 from torch.utils._pytree import tree_leaves, tree_map
 
+from ggmc.bayes.module_lock import alone_in
 from ggmc.bayes.nets import FreeViews, FrozenViews
 from ggmc.errors import BadInput
 from ggmc.targets.data import Data, InMemory, as_data
@@ -58,15 +59,19 @@ def check_views(views: object) -> None:
     """Refuse what does not say how images are augmented."""
     if views is not None and not isinstance(views, FrozenViews | FreeViews):
         what = f"the class {views.__name__}: make one" if isinstance(views, type) else repr(views)
-        raise BadInput(f"views must be ggmc.nets.FrozenViews(...) or FreeViews(...), got {what}")
+        raise BadInput(
+            f"views must be ggmc.nets.FrozenViews(...) or FreeViews(...), got {what}. GuideViews go into the guide, as "
+            "in ggmc.Minibatch(size, augment=ggmc.nets.GuideViews())"
+        )
 
 
 def called(module: nn.Module, weights: dict[str, Tensor] | None, x: Tree) -> Tensor:
     """The module's output: a tuple is several arguments, a dict named ones."""
     arguments, named = ((), x) if isinstance(x, dict) else (tuple(x) if isinstance(x, tuple | list) else (x,), {})
-    if weights is None:
-        return module(*arguments, **named)
-    return torch.func.functional_call(module, weights, arguments, named)
+    with alone_in(module):
+        if weights is None:
+            return module(*arguments, **named)
+        return torch.func.functional_call(module, weights, arguments, named)
 
 
 def posterior_data(x: Tree, y: Tree, views: FrozenViews | FreeViews | None, like: Tensor) -> Data:
@@ -78,11 +83,6 @@ def posterior_data(x: Tree, y: Tree, views: FrozenViews | FreeViews | None, like
         views: How images are augmented.
         like: A tensor whose precision and device real inputs and outcomes take.
     """
-    if views is not None and not isinstance(views, FrozenViews | FreeViews):
-        raise BadInput(
-            f"views must be FrozenViews or FreeViews, got {views!r}: GuideViews go into the guide, as in "
-            "ggmc.Minibatch(size, augment=ggmc.nets.GuideViews())"
-        )
     if y is None:
         data = as_data(x, like.device)
     else:

@@ -15,6 +15,7 @@ from torch.nn.modules.batchnorm import _BatchNorm  # pyright: ignore[reportPriva
 from torch.nn.modules.dropout import _DropoutNd  # pyright: ignore[reportPrivateUsage]
 
 from ggmc.bayes.data_checks import called, in_precision_of
+from ggmc.bayes.module_lock import alone_in
 from ggmc.errors import BadInput
 from ggmc.targets.layout import Tree
 
@@ -113,13 +114,14 @@ def first_output(module: nn.Module, x: Tree, like: Tensor) -> object:
 @contextmanager
 def evaluating(module: nn.Module) -> Iterator[None]:
     """Within this block the module is in evaluation mode; after it, each layer is as it was."""
-    modes = [(layer, layer.training) for layer in module.modules()]
-    module.eval()
-    try:
-        yield
-    finally:
-        for layer, training in modes:
-            layer.training = training
+    with alone_in(module):
+        modes = [(layer, layer.training) for layer in module.modules()]
+        module.eval()
+        try:
+            yield
+        finally:
+            for layer, training in modes:
+                layer.training = training
 
 
 def batchnorm_trains(module: nn.Module) -> bool:

@@ -24,7 +24,7 @@ def names(folder: Path | None = None) -> list[str]:
     """
     folder = places.root("experiments") / "experiments" if folder is None else folder
     graphs = [path.parent.name for path in folder.glob("*/jugfile.py")]
-    modules = [path.stem for path in folder.glob("*.py") if not path.stem.startswith("_")]
+    modules = [path.stem for path in folder.glob("*.py") if "\ndef main(" in path.read_text(encoding="utf-8")]
     return sorted({*graphs, *modules})
 
 
@@ -78,8 +78,5 @@ def results(place: Path) -> list[Path]:
 def _module(folder: Path, name: str) -> Any:
     if str(folder.parent) not in sys.path:
         sys.path.insert(0, str(folder.parent))
-    module = importlib.import_module(f"{folder.name}.{name}")
-    if "main" not in vars(module):
-        raise BadInput(f"{folder / name}.py has no function main, so it cannot be run from here")
     output.tell(f"Running {folder / name}.py")
-    return module
+    return importlib.import_module(f"{folder.name}.{name}")
