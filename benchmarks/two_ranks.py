@@ -33,8 +33,8 @@ import ggmc
 from benchmarks.cost_model import Cluster, Link, Work, cost_of_step, cost_of_test
 from benchmarks.posteriors import DATA
 from ggmc.sampling.chains import Chains
-from ggmc.sampling.plan import Plan
 from ggmc.sampling.ranks import ALONE, Ranks
+from ggmc.sampling.request import Request
 from ggmc.sampling.threads import use_threads
 
 CHAINS = 2
@@ -104,9 +104,9 @@ def prepared(examples: int, batch: int, ranks: Ranks, threads: int) -> Side:
 
     posterior.potential = timed
     kernel = ggmc.GGMC(1e-6, steps="1 sweep", guide=ggmc.Minibatch(batch))
-    plan = Plan.asked(draws=1, warmup=0, chains=CHAINS, seed=0, target_accept=None, anneal=None, start=None)
+    request = Request.asked(draws=1, warmup=0, chains=CHAINS, seed=0, target_accept=None, anneal=None, start=None)
     with ranks.sharing(), use_threads(threads):
-        return Side(plan.make_chains(posterior, kernel, ranks), ranks, threads, in_tests)
+        return Side(request.make_chains(posterior, kernel, ranks), ranks, threads, in_tests)
 
 
 def seconds_of_all_reduce(numbers: int, repeats: int) -> float:

@@ -8,8 +8,8 @@ from typing import Any
 import torch
 
 from ggmc.sampling.across_ranks import RunCheckpoints
-from ggmc.sampling.plan import Plan
 from ggmc.sampling.ranks import Ranks
+from ggmc.sampling.request import Request
 
 
 class Answered(Ranks):
@@ -39,6 +39,6 @@ def test_the_remarks_of_all_ranks_are_kept_with_who_said_them() -> None:
 
 def test_every_part_has_other_random_numbers_in_a_run_from_other_starts() -> None:
     starts = [None, torch.zeros(4, 2), torch.ones(4, 2)]
-    plans = [Plan.asked(10, 0, 4, 0, None, None, start) for start in starts]
-    parts = [plan.own_chains(Ranks(rank, 2, "chains")) for plan in plans for rank in range(2)]
+    requests = [Request.asked(10, 0, 4, 0, None, None, start) for start in starts]
+    parts = [request.own_chains(Ranks(rank, 2, "chains")) for request in requests for rank in range(2)]
     assert len({part[1] for part in parts if part is not None}) == 6

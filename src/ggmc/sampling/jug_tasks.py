@@ -42,7 +42,7 @@ from ggmc.kernels import Kernel, from_dict, to_dict
 from ggmc.kernels.base import require_kernel
 from ggmc.kernels.serialise import Tensors
 from ggmc.plain import PlainDict
-from ggmc.sampling.plan import Plan
+from ggmc.sampling.request import Request
 from ggmc.sampling.resume import resume
 from ggmc.sampling.sample import DEFAULT, begin
 from ggmc.targets.base import Target
@@ -100,8 +100,8 @@ def run(
         ...     ggmc.load(path).num_draws
         50
     """
-    plan = Plan.asked(draws, warmup, chains, seed, target_accept, anneal, start=None)
-    return _task(make_target, kernel, arguments, _as_folder(out), plan)
+    request = Request.asked(draws, warmup, chains, seed, target_accept, anneal, start=None)
+    return _task(make_target, kernel, arguments, _as_folder(out), request)
 
 
 def chains(
@@ -151,8 +151,8 @@ def chains(
     tasks: list[Task] = []
     for number in range(chains):
         part = (number, chains)
-        plan = Plan.asked(draws, warmup, chains, seed, target_accept, anneal, start=None, part=part)
-        tasks.append(_task(make_target, kernel, arguments, _as_folder(checked_path(out) / str(number)), plan))
+        request = Request.asked(draws, warmup, chains, seed, target_accept, anneal, start=None, part=part)
+        tasks.append(_task(make_target, kernel, arguments, _as_folder(checked_path(out) / str(number)), request))
     return tasks
 
 
@@ -185,7 +185,7 @@ def _task(
     kernel: Kernel | None,
     arguments: Mapping[str, object] | None,
     folder: RunFolder,
-    plan: Plan,
+    request: Request,
 ) -> Task:
     try:
         from jug import Task
@@ -205,14 +205,14 @@ def _task(
         raise BadInput(f"a kernel for a task must be told by plain values, got {kernel}: leave its mass to warm-up")
     kept: PlainDict = {"checkpoint_every": folder.checkpoint_every, "precision": folder.precision}
     kept |= {"thin": folder.thin} | ({"attributes": dict(folder.attributes)} if folder.attributes else {})
-    given = [json.dumps(part, sort_keys=True) for part in (plain, plan.to_dict(), kept)]
+    given = [json.dumps(part, sort_keys=True) for part in (plain, request.to_dict(), kept)]
     task = Task(carry_out, _ByName(make_target), dict(arguments or {}), str(folder.path), *given)
     _free_lock_of_a_dead_worker(task, Path(folder.path))
     return task
 
 
 def carry_out(
-    make_target: Callable[..., Target], arguments: PlainDict, path: str, kernel: str, plan: str, kept: str
+    make_target: Callable[..., Target], arguments: PlainDict, path: str, kernel: str, request: str, kept: str
 ) -> str:
     """What a worker does: begin the run, or go on with it.
 
@@ -221,14 +221,14 @@ def carry_out(
         arguments: Its arguments.
         path: The run's folder.
         kernel: As JSON.
-        plan: As JSON.
+        request: As JSON.
         kept: How the run is kept, as JSON.
 
     Returns:
         The folder.
     """
     with _working_on(Path(path)):
-        target, asked = make_target(**arguments), Plan.stored(json.loads(plan))
+        target, asked = make_target(**arguments), Request.stored(json.loads(request))
         if holds_a_run(Path(path)):
             trace = resume(path, target, asked.draws, kernel=from_dict(json.loads(kernel)), progress=False)
         else:

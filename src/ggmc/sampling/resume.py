@@ -2,7 +2,7 @@
 
 1. The store is read, and the target compared with the fingerprint stored there (trace/save_load.py).
 2. The folder is locked (lock.py), so that one process writes at a time.
-3. The newest checkpoint whose draws are all there is chosen (checkpoint.py), and the chains are made from it (plan.py).
+3. The newest checkpoint whose draws are all there is chosen (checkpoint.py), and chains are made from it (request.py).
 4. The store is opened for writing, and drops what was drawn after that checkpoint (trace/zarr_store.py).
 5. The run is carried out like a new one (run.py).
 """
@@ -21,8 +21,8 @@ from ggmc.sampling.callbacks import Callback, check_callback
 from ggmc.sampling.chains import Chains
 from ggmc.sampling.checkpoint import usable
 from ggmc.sampling.lock import locked
-from ggmc.sampling.plan import Plan
 from ggmc.sampling.ranks import Ranks, current
+from ggmc.sampling.request import Request
 from ggmc.sampling.run import Run, carry_out
 from ggmc.targets.base import Target, require_target
 from ggmc.targets.layout import Tree
@@ -80,47 +80,47 @@ def resume(
     check_callback(callback)
     stored = ZarrStore.read(path)
     check_target(stored.settings, target, path)
-    plan = stored.settings["settings"]
-    if plan is None:
+    request = stored.settings["settings"]
+    if request is None:
         raise BadInput(f"{path} holds a saved trace, not a run that could go on: ggmc.load reads it")
-    if "training_loop" in plan:
-        raise BadInput(f"{path} is a training loop of {plan['training_loop']}: run its own program again")
-    _check_plan(path, plan)
+    if "training_loop" in request:
+        raise BadInput(f"{path} is a training loop of {request['training_loop']}: run its own program again")
+    _check_request(path, request)
     own = _kernel(stored, kernel)
     if stored.settings["predictions_only"] and predict_at is None:
         raise BadInput(f"{path} keeps predictions only: give its inputs, predict_at, again")
     ranks = current()
     with locked(path) if ranks.first else nullcontext():
         stored = ZarrStore.read(path)  # once more: until now another process may have written to it
-        remarks = [*stored.settings["remarks"], *_other_ranks(plan, ranks)]
-        checkpoints = RunCheckpoints(path, plan["checkpoint_every"], ranks)
+        remarks = [*stored.settings["remarks"], *_other_ranks(request, ranks)]
+        checkpoints = RunCheckpoints(path, request["checkpoint_every"], ranks)
         chosen = usable(checkpoints.newest(), stored)
-        chains = _chains(Plan.stored(plan), target, own, ranks, chosen.state, path)
+        chains = _chains(Request.stored(request), target, own, ranks, chosen.state, path)
         ranks.wait()  # all have read what the first is about to change
         store = ZarrStore.reopen(path, target, chains.drawn, predict_at) if ranks.first else Elsewhere(path)
         run = Run(chains, store, checkpoints, stored.settings["attributes"], chosen.state["seconds"], ranks)
-        wanted = plan["draws"] if draws is None else draws
-        return carry_out(run, wanted, plan["threads"], progress, callback, [*remarks, *chosen.remarks])
+        wanted = request["draws"] if draws is None else draws
+        return carry_out(run, wanted, request["threads"], progress, callback, [*remarks, *chosen.remarks])
 
 
-def _check_plan(path: Path, plan: PlainDict) -> None:
+def _check_request(path: Path, request: PlainDict) -> None:
     """Refuse arguments of a run that none could have had: they may come from anywhere."""
     try:
-        Plan.stored(plan)
-        RunFolder(path, checkpoint_every=plan["checkpoint_every"])
+        Request.stored(request)
+        RunFolder(path, checkpoint_every=request["checkpoint_every"])
         for name, most in (("threads", MOST_THREADS), ("ranks", None)):
-            require_count(name, plan[name])
-            if most is not None and plan[name] > most:
-                raise BadInput(f"{name} must be at most {most}, got {plan[name]}")
-        Ranks(split=plan["split"])
+            require_count(name, request[name])
+            if most is not None and request[name] > most:
+                raise BadInput(f"{name} must be at most {most}, got {request[name]}")
+        Ranks(split=request["split"])
     except (LookupError, TypeError, ValueError, OverflowError) as error:
         raise BadInput(f"{path} does not say how its run was made: {error}") from error
 
 
-def _chains(plan: Plan, target: Target, kernel: Kernel, ranks: Ranks, state: PlainDict, path: Path) -> Chains:
+def _chains(request: Request, target: Target, kernel: Kernel, ranks: Ranks, state: PlainDict, path: Path) -> Chains:
     try:
         require_not_negative("seconds", state["seconds"])
-        chains = plan.make_chains(target, kernel, ranks, stored=state["chains"])
+        chains = request.make_chains(target, kernel, ranks, stored=state["chains"])
         if chains.drawn != state["drawn"]:
             raise BadInput(f"its chains have {chains.drawn} draws, and it was written after {state['drawn']}")
     except (LookupError, TypeError, AttributeError, ValueError) as error:
@@ -129,12 +129,12 @@ def _chains(plan: Plan, target: Target, kernel: Kernel, ranks: Ranks, state: Pla
     return chains
 
 
-def _other_ranks(plan: dict[str, Tree], ranks: Ranks) -> list[str]:
+def _other_ranks(request: dict[str, Tree], ranks: Ranks) -> list[str]:
     """What a reader should know where another number of ranks goes on; refuses what cannot be shared out anew."""
-    began, goes_on = Ranks.described(plan["ranks"], plan["split"]), Ranks.described(ranks.number, ranks.split)
+    began, goes_on = Ranks.described(request["ranks"], request["split"]), Ranks.described(ranks.number, ranks.split)
     if began == goes_on:
         return []
-    if ranks.by_chains or Ranks.has_own_chains(plan["ranks"], plan["split"]):
+    if ranks.by_chains or Ranks.has_own_chains(request["ranks"], request["split"]):
         raise BadInput(f"the run was begun with {began}, and must go on with the same, got {goes_on}")
     return [
         f"The run was begun with {began} and continued with {goes_on}: sums over the data are rounded differently, so "

@@ -1,6 +1,6 @@
 """sample(): draws from a target.
 
-1. Arguments are checked (plan.py), and compared with those of other ranks (across_ranks.py).
+1. Arguments are checked (request.py), and compared with those of other ranks (across_ranks.py).
 2. With `out`, the folder is made and locked (lock.py); a store and a first checkpoint are written there.
 3. `Chains` (chains.py) makes a `Warmup`, which binds the guide and starts the chains.
 4. The trajectories of warm-up (ggmc/warmup), after which the kernel is fixed.
@@ -27,9 +27,9 @@ from ggmc.sampling.across_ranks import Elsewhere, RunCheckpoints, require_alike
 from ggmc.sampling.callbacks import Callback, check_callback
 from ggmc.sampling.chains import Chains
 from ggmc.sampling.lock import new_folder
-from ggmc.sampling.plan import Plan
 from ggmc.sampling.provenance import described
 from ggmc.sampling.ranks import Ranks, current
+from ggmc.sampling.request import Request
 from ggmc.sampling.run import Run, carry_out
 from ggmc.sampling.threads import threads_for
 from ggmc.targets.base import Target, require_target
@@ -98,14 +98,14 @@ def sample(
         >>> bool(abs(trace["theta"].mean() + 0.6224) < 0.1)            # the truth is −0.6224
         True
     """
-    plan = Plan.asked(draws, warmup, chains, seed, target_accept, anneal, start)
-    return begin(target, kernel, plan, out, progress, start=start, callback=callback, store=store)
+    request = Request.asked(draws, warmup, chains, seed, target_accept, anneal, start)
+    return begin(target, kernel, request, out, progress, start=start, callback=callback, store=store)
 
 
 def begin(
     target: Target,
     kernel: Kernel | None,
-    plan: Plan,
+    request: Request,
     out: str | Path | RunFolder | None,
     progress: bool,
     *,
@@ -118,7 +118,7 @@ def begin(
     Args:
         target: As in `sample`, like the others.
         kernel: Likewise.
-        plan: The arguments of the run.
+        request: The arguments of the run.
         out: Likewise.
         progress: Likewise.
         start: Likewise.
@@ -134,27 +134,27 @@ def begin(
     if store is not None:
         _require_new_store(store)
     kernel, ranks = DEFAULT if kernel is None else kernel, current()
-    require_alike(ranks, target, kernel, plan.to_dict() | {"out": out is not None})
+    require_alike(ranks, target, kernel, request.to_dict() | {"out": out is not None})
     attributes: dict[str, Tree] = {
         "created_at": datetime.now(UTC).isoformat(),
-        "seed": plan.seed,
-        "tuning_steps": plan.warmup,
+        "seed": request.seed,
+        "tuning_steps": request.warmup,
         "dtype": str(target.dtype).removeprefix("torch."),
     }
     folder = None if out is None else out if isinstance(out, RunFolder) else RunFolder(out)
-    if folder is not None and folder.thin > plan.draws:
-        raise BadInput(f"thin={folder.thin} would keep none of {plan.draws} draws: thin less, or draw more")
+    if folder is not None and folder.thin > request.draws:
+        raise BadInput(f"thin={folder.thin} would keep none of {request.draws} draws: thin less, or draw more")
     attributes = attributes if folder is None else dict(folder.attributes) | attributes
     with nullcontext() if folder is None or not ranks.first else new_folder(Path(folder.path)):
         with bars_wanted(progress and ranks.first), ranks.sharing():
-            chains = plan.make_chains(target, kernel, ranks, start)
+            chains = request.make_chains(target, kernel, ranks, start)
         threads = threads_for(chains.warmup.field, chains.state.position)
         if folder is None:
-            store = MemoryStore(draws=plan.draws) if store is None else store
+            store = MemoryStore(draws=request.draws) if store is None else store
             run = Run(chains, store, None, attributes, ranks=ranks)
         else:
-            run = _run_on_disk(folder, chains, plan.to_dict() | {"threads": threads}, attributes, ranks)
-        return carry_out(run, plan.draws, threads, progress, callback)
+            run = _run_on_disk(folder, chains, request.to_dict() | {"threads": threads}, attributes, ranks)
+        return carry_out(run, request.draws, threads, progress, callback)
 
 
 def _require_new_store(store: object) -> None:

@@ -1,4 +1,4 @@
-"""Plan: the arguments of a run, as they are stored with it; and the chains that they make."""
+"""Request: the arguments of a run, as they are stored with it; and the chains that they make."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from ggmc.targets.base import Target
 
 
 @dataclass(frozen=True)
-class Plan:
+class Request:
     """What a run was asked for.
 
     Args:
@@ -31,8 +31,8 @@ class Plan:
         part: (i, n) for a run of the i-th of n equal parts of the chains; None for all of them.
 
     Example:
-        >>> from ggmc.sampling.plan import Plan
-        >>> Plan(draws=10, warmup=5, chains=4, seed=0, part=(1, 2)).own_chains()[0]
+        >>> from ggmc.sampling.request import Request
+        >>> Request(draws=10, warmup=5, chains=4, seed=0, part=(1, 2)).own_chains()[0]
         slice(2, 4, None)
     """
 
@@ -56,7 +56,7 @@ class Plan:
         anneal: float | None,
         start: Tensor | None,
         part: tuple[int, int] | None = None,
-    ) -> Plan:
+    ) -> Request:
         """From a user's arguments, which are checked.
 
         Args:
@@ -74,15 +74,15 @@ class Plan:
         return cls(int(draws), int(warmup), int(chains), int(seed), target_accept, anneal, own_seed, part)
 
     @classmethod
-    def stored(cls, plain: PlainDict) -> Plan:
+    def stored(cls, plain: PlainDict) -> Request:
         """From `to_dict`, by way of JSON.
 
         Args:
             plain: It may have other entries too.
         """
-        plan = cls(**{name: plain[name] for name in cls.__dataclass_fields__})
-        plan._check()
-        return plan if plan.part is None else replace(plan, part=tuple(plan.part))
+        request = cls(**{name: plain[name] for name in cls.__dataclass_fields__})
+        request._check()
+        return request if request.part is None else replace(request, part=tuple(request.part))
 
     def _check(self) -> None:
         require_count("draws", self.draws)
