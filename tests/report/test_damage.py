@@ -155,3 +155,11 @@ def test_a_target_that_fails(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     page = Page(ggmc.report.write(trace, tmp_path / "p.html"))
     assert "Temperatures could not be computed: the disk is on fire" in page.text
     assert "Not trustworthy yet" in page.text
+
+
+def test_a_chain_that_went_to_infinity(tmp_path: Path) -> None:
+    """SGHMC beyond its limit of stability: numbers whose squares are no numbers any more."""
+    trace = ggmc.sample(density(), ggmc.SGHMC(2.5, steps=3), draws=150, warmup=0, progress=False)
+    assert np.abs(trace["theta"]).max() > 1e150
+    page = Page(ggmc.report.write(trace, tmp_path / "p.html"))
+    assert "Not exact" in page.text

@@ -8,6 +8,8 @@ from datetime import UTC, datetime
 from importlib.metadata import version
 from pathlib import Path
 
+import numpy as np
+
 from ggmc.errors import BadInput
 from ggmc.report import scores as on_test_data
 from ggmc.report import sections as parts_of_a_run
@@ -66,6 +68,7 @@ class RunPage:
         ]
 
 
+@np.errstate(over="ignore", invalid="ignore")  # a chain without a test may go to infinity
 def write(
     traces: Sources,
     path: str | Path,

@@ -84,6 +84,7 @@ def configurational_temperature(position: Tensor, gradient: Tensor | None) -> Te
     return (position * gradient).sum(-1) / position.shape[-1]
 
 
+@np.errstate(over="ignore", invalid="ignore")  # a chain without a test may go to infinity
 def check(trace: Trace, wanted_acceptance: float | None = None, measured: Measured | None = None) -> list[str]:
     """Everything that should keep a reader from trusting the draws; an empty list is good news.
 

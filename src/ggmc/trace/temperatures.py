@@ -34,6 +34,7 @@ BATCHES = 10  # of consecutive draws in each chain, whose means are taken to be 
 Interval = tuple[float, float, float]  # the mean, and the lower and the upper end
 
 
+@np.errstate(over="ignore", invalid="ignore")  # a chain without a test may go to infinity
 def temperatures(trace: Trace, draws: int = 50, level: float = 0.95) -> pandas.DataFrame:
     """Kinetic and configurational temperature, with a row for all numbers together ("all") and one for each tensor.
 
