@@ -76,6 +76,7 @@ def test_there_are_programs() -> None:
     assert set(PROGRAMS) == {"sampled.py", "jugfile.py", "merged.py", "train.py"}
 
 
+@pytest.mark.slow
 def test_on_two_ranks_as_in_one_process_and_after_a_lost_rank(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     alone, two, lost = (folder_with(tmp_path, name, "sampled.py") for name in ("alone", "two", "lost"))
     run_here(alone, "sampled.py", monkeypatch)

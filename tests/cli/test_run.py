@@ -106,6 +106,7 @@ def wait_for_a_draw(folder: Path, process: subprocess.Popen[str]) -> None:
     time.sleep(0.3)
 
 
+@pytest.mark.slow
 def test_killed_and_resumed(tmp_path: Path) -> None:
     folder = tmp_path / "run"
     process = started("run", SLOW, "--out", folder)

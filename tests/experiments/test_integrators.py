@@ -22,6 +22,7 @@ from ggmc.errors import BadInput
 FOLDER = places.root("experiments")
 
 
+@pytest.mark.slow
 def test_two_workers_of_which_one_is_killed(tmp_path: Path) -> None:
     crew: list[Worker] = []
 

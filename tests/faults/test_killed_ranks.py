@@ -53,7 +53,8 @@ KILLS = {
 }
 
 
-@pytest.mark.parametrize("split", ["data", pytest.param("chains", marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("split", KILLS)
 def test_two_ranks_killed_and_resumed(split: str, tmp_path: Path) -> None:
     script = tmp_path / "script.py"
     script.write_text(PROGRAM)

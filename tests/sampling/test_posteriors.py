@@ -25,10 +25,7 @@ def test_german_credit() -> None:
     assert found.rhat < 1.01
 
 
-SETTINGS = [
-    pytest.param(setting, id=str(setting.guide), marks=() if number < 1 else pytest.mark.slow)
-    for number, setting in enumerate(settings(1000))
-]
+SETTINGS = [pytest.param(setting, id=str(setting.guide), marks=pytest.mark.slow) for setting in settings(1000)]
 
 
 @pytest.mark.parametrize("setting", SETTINGS)

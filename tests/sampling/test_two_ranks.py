@@ -145,7 +145,7 @@ for task in todo:
 """
 
 
-@pytest.mark.parametrize("split", ["data", "chains"])
+@pytest.mark.parametrize("split", ["data", pytest.param("chains", marks=pytest.mark.slow)])
 def test_two_ranks_resume_bit_for_bit(split: str, tmp_path: Path) -> None:
     for todo in (["whole begin:45", "stopped begin:20"], ["stopped 30", "stopped 45"]):
         done = torchrun(tmp_path, RESUMED, split, *todo)
