@@ -14,12 +14,13 @@ import google_crc32c
 import numpy as np
 import pytest
 import torch
+from numcodecs.zstd import Zstd
 from safetensors.torch import save
 
 import ggmc
 from ggmc.errors import BadInput
 from ggmc.sampling.checkpoint import Checkpoints, from_bytes, to_bytes
-from ggmc.trace import zarr_arrays
+from ggmc.trace import lazy_arrays, zarr_arrays
 from tests.support.gaussians import gaussian
 
 Change = Callable[[dict[str, Any]], None]
@@ -326,6 +327,13 @@ def test_a_whole_checkpoint_that_does_not_fit_is_refused(kind: str, run: Path) -
     with pytest.raises(BadInput, match=why):
         ggmc.resume(run, gaussian(2), draws=20)
     assert ggmc.load(run).num_draws == 10
+
+
+@pytest.mark.parametrize("size", [1, 8, 255, 256, 257, 2000, 65_791, 65_792, 1_000_000])
+def test_a_chunk_says_how_long_it_is(size: int) -> None:
+    for content in (bytes(size), bytes(i % 251 for i in range(size))):
+        packed = bytes(Zstd(level=1).encode(content))
+        assert lazy_arrays._unpacked_size(packed[: lazy_arrays.LONGEST_HEADER]) == size
 
 
 def test_a_folder_without_a_run(tmp_path: Path) -> None:

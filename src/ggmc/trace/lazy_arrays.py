@@ -65,12 +65,14 @@ def _check_chunk(file: Path, size: int) -> None:
 
 def _unpacked_size(header: bytes) -> int | None:
     """What a zstd frame says it unpacks to (RFC 8878, 3.1.1.1); None if it does not say."""
-    if len(header) < LONGEST_HEADER or header[:4] != ZSTD:
+    if len(header) < 5 or header[:4] != ZSTD:
         return None
     descriptor = header[4]
     in_one_segment, flag = descriptor >> 5 & 1, descriptor >> 6
     begin = 5 + (1 - in_one_segment) + (0, 1, 2, 4)[descriptor & 3]
     length = (in_one_segment, 2, 4, 8)[flag]
+    if len(header) < begin + length:
+        return None
     found = int.from_bytes(header[begin : begin + length], "little")
     return found + 256 if flag == 1 else found if length else None
 
