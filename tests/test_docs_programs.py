@@ -94,6 +94,7 @@ def test_on_two_ranks_as_in_one_process_and_after_a_lost_rank(tmp_path: Path, mo
     np.testing.assert_array_equal(rows(lost / "runs/sampled"), whole)
 
 
+@pytest.mark.slow
 def test_two_ranks_with_chains_of_their_own(tmp_path: Path) -> None:
     program = PROGRAMS["sampled.py"].replace("distributed.init()", 'distributed.init(split="chains")')
     assert program != PROGRAMS["sampled.py"]

@@ -3,9 +3,12 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import pytest
+
 from experiments import double_well
 
 
+@pytest.mark.slow
 def test_sghmc_drifts_and_tested_kernels_do_not(tmp_path: Path) -> None:
     """Twenty sets of exact draws have distances around 0.027, with a standard deviation of 0.004."""
     folder = double_well.main("tiny", tmp_path)

@@ -4,10 +4,12 @@ import json
 from pathlib import Path
 
 import numpy as np
+import pytest
 
 from experiments import tempering
 
 
+@pytest.mark.slow
 def test_sixty_images_and_a_standard_normal_prior_are_better_when_cold(tmp_path: Path) -> None:
     """Differences must be larger than both 95 % intervals together, and than five errors of the test images."""
     folder = tempering.main("tiny", tmp_path)

@@ -77,6 +77,7 @@ def peak(draws: int, out: Path) -> int:
     return int(subprocess.run(command, env=environment, capture_output=True, text=True, check=True).stdout)
 
 
+@pytest.mark.slow
 def test_ten_times_the_draws_take_no_more_memory(tmp_path: Path) -> None:
     few, many = peak(120, tmp_path / "few"), peak(1200, tmp_path / "many")
     assert many < 1.05 * few

@@ -50,6 +50,7 @@ def worker(folder: Path, *arguments: str) -> subprocess.Popen[str]:
     )
 
 
+@pytest.mark.slow
 def test_two_workers_of_which_one_is_killed_and_started_again(tmp_path: Path) -> None:
     (tmp_path / "jugfile.py").write_text(JUGFILE)
     first = worker(tmp_path)

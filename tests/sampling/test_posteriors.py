@@ -18,6 +18,7 @@ pytestmark = pytest.mark.skipif(not DATA.exists(), reason=f"reference posteriors
 QUICK = ["eight_schools-eight_schools_noncentered"]
 
 
+@pytest.mark.slow
 def test_german_credit() -> None:
     found = compare(german_credit(), draws=5000, chains=4)
     assert found.error < 4

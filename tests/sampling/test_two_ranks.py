@@ -91,6 +91,7 @@ def test_each_rank_reads_and_computes_its_own_part_only(tmp_path: Path) -> None:
     assert [count["computed"] for count in counts] == [8 * 50 + 200] * 2
 
 
+@pytest.mark.slow
 def test_ranks_with_chains_of_their_own(tmp_path: Path) -> None:
     done = torchrun(
         tmp_path,
