@@ -196,11 +196,7 @@ SAMPLE = [
     Case("task's seed", lambda w: g.jug.run(same_density, out=w.new, seed="a"), "seed must be a whole number"),
     Case("tasks' folder", lambda w: g.jug.chains(same_density, out=None), "text or a Path, got None"),
     Case("no CIFAR-10", lambda w: g.datasets.cifar10(w.folder / "nowhere"), "there is no CIFAR-10 at"),
-    Case(
-        "half of a subset",
-        lambda w: g.datasets.mnist(w.folder / "nowhere", subset=0.5),
-        "subset must be a whole number",
-    ),
+    Case("no MNIST", lambda w: g.datasets.mnist(w.folder / "nowhere"), "there is no MNIST at"),
     Case("no such UCI set", lambda w: g.datasets.uci("../boston", w.folder), "name"),
     Case("a report of nothing", lambda w: g.report.write([], w.new), "report"),
     Case("a report of a number", lambda w: g.report.write(3, w.new), "report"),
