@@ -16,6 +16,9 @@ import ggmc
 from experiments.integrators.settings import Size
 from ggmc.kernels import Kernel
 
+TUNED = "sweeps of 4 batches, a mass per tensor"
+"""Batch size and mass are as much of a lever as the step size."""
+
 
 @dataclass(frozen=True)
 class Cell:
@@ -23,7 +26,7 @@ class Cell:
 
     Args:
         arm: What is compared.
-        learning_rate: ℓ.
+        learning_rate: ℓ; None for one that warm-up finds.
         temperature: T.
         form: Of the net.
         views: Of the data: "none" or "free".
@@ -33,7 +36,7 @@ class Cell:
     """
 
     arm: str
-    learning_rate: float
+    learning_rate: float | None
     temperature: float
     form: str
     views: str
@@ -44,7 +47,8 @@ class Cell:
     @property
     def name(self) -> str:
         """Of its folder."""
-        return f"{self.arm} lr={self.learning_rate:g} T={self.temperature:g}"
+        rate = "tuned" if self.learning_rate is None else f"{self.learning_rate:g}"
+        return f"{self.arm} lr={rate} T={self.temperature:g}"
 
 
 def steps(size: Size) -> str:
@@ -72,7 +76,8 @@ def paper(size: Size) -> Iterator[Cell]:
 
 
 def beyond(size: Size) -> Iterator[Cell]:
-    """What the paper lacks: filter response norms, sweeps, augmentation in the guide alone, and rejection.
+    """What the paper lacks: filter response norms, sweeps, augmentation in the guide alone, rejection, and at last a
+    learning rate and a mass per tensor that warm-up finds for larger batches.
 
     Args:
         size: Of the study.
@@ -87,6 +92,9 @@ def beyond(size: Size) -> Iterator[Cell]:
         for arm, guide in guides.items():
             kernel = ggmc.GGMC(h, size.friction, steps(size), "O(ABA)O", guide=guide)
             yield Cell(arm, rate, 1.0, "frn-swish", "none", kernel, size.cycles)
+    large = ggmc.Minibatch(math.ceil(size.images / 4))
+    kernel = ggmc.GGMC(None, size.friction, steps(size), "O(ABA)O", guide=large, mass="tensor")
+    yield Cell(TUNED, None, 1.0, "frn-swish", "none", kernel, size.cycles, size.burn_in)
 
 
 def burn_in(size: Size, form: str) -> Cell:

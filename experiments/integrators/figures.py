@@ -16,8 +16,8 @@ from experiments.integrators.settings import Size
 
 ROWS = {"potential": "potential U", "kinetic": "kinetic energy K", "log_accept": "log α"}
 RUNS = ("GGMC", "HMC", "sweeps", "sweeps, augmented guide")
-LINES = ("o-", "s--", "^:", "D-.", "v-", "P--", "X:")  # told apart without colour too
-COLOURS = (BLACK, ORANGE, BLUE, GREEN, VERMILION, PURPLE, SKY)
+LINES = ("o-", "s--", "^:", "D-.", "v-", "P--", "X:", "<-.")  # told apart without colour too
+COLOURS = (BLACK, ORANGE, BLUE, GREEN, VERMILION, PURPLE, SKY, GREY)
 
 
 def draw_all(size: Size, runs: dict[str, str], half: list[dict[str, Any]], out: str) -> dict[str, Any]:
@@ -57,6 +57,7 @@ def _measured(size: Size, path: str) -> dict[str, np.ndarray]:
         "kinetic": warmth * dimensions / 2,
         "warmth": warmth,
         "log_accept": trace.stats["log_accept"][0],
+        "learning_rate": size.images * trace.stats["step_size"][0] ** 2,
         "accepted": np.exp(np.minimum(0.0, trace.stats["log_accept"][0])),
     }
 

@@ -12,19 +12,20 @@ import math
 import torch
 
 import ggmc
-from experiments.integrators.cells import steps
+from experiments.integrators.cells import TUNED, steps
 from experiments.integrators.settings import Size, posterior
 from ggmc.kernels import Kernel
 from ggmc.warmup.mass import per_tensor
 
 LOWEST, HIGHEST = -9.0, 1.0  # powers of ten among which the rate is sought
 
-PAPERS, OURS = "the paper's integrator", "sweeps of 4 batches, a mass per tensor"
+PAPERS, OURS = "the paper's integrator", TUNED
 """Compared with each other: the first is the paper's integrator and minibatches on a net that can be tested."""
 
 ARMS = (
     "the paper's integrator, BatchNorm",
     PAPERS,
+    "the paper's HMC",
     "independent batches",
     "epochs",
     "sweeps",
@@ -51,6 +52,8 @@ def kernel_of(arm: str, size: Size, rate: float, mass: torch.Tensor | None) -> K
     scheme, guide = "O(ABA)O", ggmc.Minibatch(size.batch_size, orders.get(arm, "palindrome"))
     if arm.startswith(PAPERS):
         scheme, guide = "OBABO", ggmc.Minibatch(size.batch_size, "epoch", recut=True)
+    elif arm == "the paper's HMC":
+        scheme, guide = "O(BAB)O", ggmc.Minibatch(size.batch_size, "epoch", recut=True)
     elif "4 batches" in arm:
         guide = ggmc.Minibatch(math.ceil(size.images / 4))
     h = math.sqrt(rate / size.images)
@@ -82,7 +85,7 @@ def half_accepted(size: Size, data: str, burnt: str, arm: str) -> dict[str, obje
         return found[10**power]
 
     low, high = LOWEST, HIGHEST
-    while high - low > 0.35:
+    while high - low > 0.2:
         middle = (low + high) / 2
         low, high = (middle, high) if acceptance(middle) > 0.5 else (low, middle)
     return {"arm": arm, "rate": 10 ** ((low + high) / 2), "rates": list(found), "acceptance": list(found.values())}

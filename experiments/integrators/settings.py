@@ -81,7 +81,7 @@ def images(data: str, number: int, path: str, seed: int) -> tuple[Tensor, Tensor
         order = torch.randperm(len(y), generator=torch.Generator().manual_seed(seed))[:number]
         return x[order], y[order]
     everything = ggmc.datasets.cifar10(path, subset=number, seed=seed).normalised()
-    return everything.x, everything.y
+    return everything.x.contiguous(memory_format=torch.channels_last), everything.y  # convolutions are faster so
 
 
 def posterior(data: str, images_used: int, path: str, seed: int, form: str, views: str) -> ggmc.Posterior:
