@@ -11,7 +11,7 @@ from torch.distributions import HalfNormal, Normal, constraints
 
 import ggmc
 from ggmc.targets import potential
-from ggmc.targets.batched import Compiled
+from ggmc.targets.traced import Compiled
 
 F64 = torch.float64
 needs_compiler = pytest.mark.skipif(shutil.which("g++") is None, reason="no C++ compiler")

@@ -97,6 +97,7 @@ class Kernel(ABC):
         require_target(target)
         if self.step_size is None:
             raise BadInput("step_size=None is tuned by ggmc.sample: give a number to bind the kernel by hand")
+        target.check_again()
         sampler = self.sampler(target, self.guide.bind(target))
 
         def step(state: State, generator: torch.Generator, parameters: Parameters | None = None) -> tuple[State, Info]:

@@ -51,6 +51,7 @@ class Chains:
         stored: PlainDict | None = None,
         own: tuple[slice, int] | None = None,
     ):
+        target.check_again()
         self.target = target
         self.generator = torch.Generator(target.device).manual_seed(seed)
         self.drawn = 0

@@ -14,10 +14,10 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
 from ggmc.guides.base import GradientField
+from ggmc.targets.programs import Observer
 
 # Measured with matrix products and elementwise operations of 2^12 to 2^21 numbers, two threads on two cores. On free
 # cores the second thread takes 0.4 to 0.7 of the time from about 2^17 numbers on; where other programs keep the cores
@@ -25,7 +25,7 @@ from ggmc.guides.base import GradientField
 ENOUGH = 2**18  # numbers in the largest tensor of a gradient, from which on threads are used
 
 
-class _Largest(TorchDispatchMode):
+class _Largest(Observer):
     """Notes the largest tensor that any operation makes."""
 
     def __init__(self) -> None:

@@ -87,6 +87,11 @@ class Target(ABC):
         if stored:
             raise BadInput(f"{type(self).__name__} has no state to restore, got {sorted(stored)}")
 
+    def check_again(self) -> None:
+        """Called where a run begins. A target that keeps a record of its functions' operations compares the two again:
+        what a function reads besides its arguments may have been changed since the last run."""
+        return
+
     @abstractmethod
     def potential(self, position: Tensor, limit: Tensor | None = None) -> Tensor:
         """U of each row.

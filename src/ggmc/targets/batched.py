@@ -1,4 +1,4 @@
-"""A function written for one chain, run for all chains, and its gradient: by vmap, in a loop, or compiled."""
+"""A function written for one chain, run for all chains, and its gradient: by vmap, in a loop, traced, or compiled."""
 
 from __future__ import annotations
 
@@ -12,13 +12,15 @@ from contextlib import contextmanager
 import torch
 from torch import Tensor
 from torch.distributions import Distribution
-from torch.fx.experimental.proxy_tensor import make_fx
 from torch.linalg import LinAlgError  # pyright: ignore[reportAttributeAccessIssue]
-from torch.utils._pytree import tree_flatten, tree_leaves, tree_map
+from torch.utils._pytree import tree_leaves, tree_map
 
 from ggmc.targets.layout import Layout, Tree
+from ggmc.targets.traced import CannotCompile, Compiled, Traced
 
 log = logging.getLogger("ggmc")
+
+SMALL = 2**20  # numbers among the arguments, beyond which Python's share of a call is nothing
 
 Chained = tuple[int | None, ...]
 """Which further arguments have a leading dimension of chains (0), and which all chains share (None)."""
@@ -30,6 +32,9 @@ class OverChains:
     `vectorised` says how: all chains at once by `torch.func.vmap`, or one after another, where the function sees leaves
     that are views of their row, and autograd adds into views of one flat gradient. None takes whichever is quicker,
     measured at the first call of each size: for large batches and convolutions on a CPU that is often the latter.
+
+    What runs at once, or for one chain, is recorded after some calls and then carried out as its tensor operations
+    alone, which gives the same numbers to the last bit (`traced.py`).
 
     Example:
         >>> import torch
@@ -46,6 +51,14 @@ class OverChains:
         self._vectorised = vectorised
         self._measured: dict[tuple[int, ...], bool] = {}
         self._compiled: Compiled | None = None
+        what = f"a function of the target ({layout})"
+        self._traced = {
+            (False, True): Traced(what, self._at_once),
+            (True, True): Traced(what, self._gradient_at_once),
+            (False, False): Traced(what, self._one_by_one, self._of_one),
+            (True, False): Traced(what, self._gradient_one_by_one, self._gradient_of_one),
+        }
+        """By whether the gradient is asked for, and whether of several chains at once."""
 
     def measured(self) -> list[list[int]]:
         """For which sizes it was measured which way is quicker, and what was found, as plain numbers."""
@@ -55,6 +68,11 @@ class OverChains:
         """Go on with what was measured before."""
         self._measured = {(bool(gradient), *sizes): bool(at_once) for gradient, *sizes, at_once in stored}
 
+    def check_again(self) -> None:
+        """Compare what was recorded with the function again: what it reads may have changed since the last run."""
+        for traced in self._traced.values():
+            traced.check_again()
+
     def compile(self) -> None:
         """Have the gradient compiled, for all chains at once."""
         if self._compiled is None:
@@ -62,9 +80,10 @@ class OverChains:
 
     def __call__(self, position: Tensor, *rest: Tree) -> Tensor:
         """The function's value in each row; differentiable."""
-        if self._is_at_once(False, position, rest):
-            return self._at_once(position, *rest)
-        return self._one_by_one(position, *rest)
+        at_once = self._is_at_once(False, position, rest)
+        if not torch.is_grad_enabled() and self._is_recorded(position, rest, at_once):
+            return self._traced[False, at_once](position, *rest)
+        return (self._at_once if at_once else self._one_by_one)(position, *rest)
 
     def with_gradient(self, position: Tensor, *rest: Tree) -> tuple[Tensor, Tensor]:
         """Its value, and its gradient in each row."""
@@ -74,9 +93,16 @@ class OverChains:
             except CannotCompile as reason:  # whatever the compiler cannot do, Python can
                 log.warning("the gradient cannot be compiled, so it runs as it is: %s", reason)
                 self._compiled = None
-        if self._is_at_once(True, position, rest):
-            return self._gradient_at_once(position, *rest)
-        return self._gradient_one_by_one(position, *rest)
+        at_once = self._is_at_once(True, position, rest)
+        if self._is_recorded(position, rest, at_once):
+            return self._traced[True, at_once](position, *rest)
+        return (self._gradient_at_once if at_once else self._gradient_one_by_one)(position, *rest)
+
+    def _is_recorded(self, position: Tensor, rest: tuple[Tree, ...], at_once: bool) -> bool:
+        """What runs in a loop may change its own buffers, and what is large gains nothing."""
+        if self._vectorised is False or not (at_once or len(position) == 1):
+            return False
+        return position.numel() + sum(leaf.numel() for leaf in tree_leaves(rest)) < SMALL
 
     def _at_once(self, position: Tensor, *rest: Tree) -> Tensor:
         return torch.func.vmap(self._of_row, in_dims=(0, *self._chained))(position, *rest)
@@ -109,6 +135,22 @@ class OverChains:
                     value.backward()
             values.append(value.detach())
         return torch.stack(values), gradient
+
+    def _of_one(self, position: Tensor, *rest: Tree) -> Tensor:
+        """As `_one_by_one`, of a single chain, in one piece."""
+        ((row, own),) = self._rows(position, rest)
+        return self._of_row(row, *own)[None]
+
+    def _gradient_of_one(self, position: Tensor, *rest: Tree) -> tuple[Tensor, Tensor]:
+        """As `_gradient_one_by_one`, of a single chain, in one piece."""
+        ((row, own),) = self._rows(position.detach(), rest)
+        row = row.requires_grad_()
+        with torch.enable_grad():
+            value = self._of_row(row, *own)
+            if not value.requires_grad:
+                return value[None], torch.zeros_like(position)
+            (gradient,) = torch.autograd.grad(value, row)
+        return value.detach()[None], gradient[None]
 
     def _rows(self, position: Tensor, rest: tuple[Tree, ...]) -> Iterator[tuple[Tensor, tuple[Tree, ...]]]:
         for i, row in enumerate(position):
@@ -219,47 +261,3 @@ def _seconds(call: Callable[[], object]) -> float:
             torch.cuda.synchronize()
         taken.append(time.perf_counter() - begun)
     return min(taken)
-
-
-class CannotCompile(Exception):
-    """Why a function cannot be compiled: no C++ compiler, or an operation that cannot be traced."""
-
-
-class Compiled:
-    """A function of tensors, compiled anew for arguments of another form, shape or precision.
-
-    It is traced down to its tensor operations first, its own derivatives included: what runs is one program, with no
-    Python in it. Its results carry no graph.
-
-    Example:
-        >>> import torch
-        >>> from ggmc.targets.batched import Compiled
-        >>> Compiled(lambda x: (x**2).sum())(torch.ones(3))
-        tensor(3.)
-    """
-
-    def __init__(self, function: Callable[..., Tree]):
-        self._function = function
-        self._programs: dict[object, Callable[..., Tree]] = {}
-
-    @torch.no_grad()
-    def __call__(self, *arguments: Tree) -> Tree:
-        leaves, form = tree_flatten(arguments)
-        key = (form, *((leaf.shape, leaf.dtype, leaf.device) for leaf in leaves if isinstance(leaf, Tensor)))
-        if key not in self._programs:
-            self._programs[key] = self._compile(arguments)
-        return self._programs[key](*arguments)
-
-    def __getstate__(self) -> Tree:
-        return self.__dict__ | {"_programs": {}}  # a program stays in its process
-
-    def _compile(self, arguments: tuple[Tree, ...]) -> Callable[..., Tree]:
-        log.info("compiling the gradient: some seconds, once for each number of chains and examples")
-        try:
-            program = torch.compile(make_fx(self._function)(*arguments), dynamic=False)
-            program(*arguments)
-        except LinAlgError:  # the arguments' fault
-            raise
-        except Exception as error:
-            raise CannotCompile(str(error).split("\n")[0]) from error
-        return program

@@ -96,6 +96,10 @@ class NamedTarget(Target):
             function.compile()
         return self
 
+    def check_again(self) -> None:
+        for function in self._over_chains():
+            function.check_again()
+
     @abstractmethod
     def _over_chains(self) -> Sequence[OverChains]:
         """The functions of one chain whose gradients can be compiled."""

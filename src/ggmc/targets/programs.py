@@ -1,0 +1,216 @@
+"""Functions of tensors as programs: the flat list of the operations that one call carries out, with no Python between.
+
+What is recorded lies below vmap, autograd and torch.distributions: their tensor operations alone. Carried out again in
+the same order they give the same numbers, to the last bit, in less than half of the time where tensors are small. What
+the function reads besides its arguments, and a branch on values that torch cannot see, is fixed in such a record. So it
+is compared with its function, bit for bit, before it is trusted, where a run begins, and now and then after that.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_flatten, tree_leaves
+
+from ggmc.targets.layout import Tree
+
+Function = Callable[..., Tree]
+
+FOLDED = 2**20  # numbers in the largest constant that is computed once and kept
+
+
+class CannotRecord(Exception):
+    """Why the operations of a function depend on more than the form of its arguments."""
+
+
+def program_of(function: Function, arguments: tuple[Tree, ...]) -> Function:
+    """The operations of one call, as a function of arguments of the same form. Its results carry no graph.
+
+    Args:
+        function: Of tensors, in tuples, lists and dicts.
+        arguments: For which it is recorded.
+
+    Example:
+        >>> import torch
+        >>> from ggmc.targets.programs import program_of
+        >>> program = program_of(lambda x: torch.func.grad(lambda y: (y**3).sum())(x), (torch.ones(2),))
+        >>> program(torch.tensor([2.0, 3.0]))
+        tensor([12., 27.])
+        >>> print(program.source)
+        def program(a0):
+            t2 = pow_Tensor_Scalar(a0, 2.0)
+            t3 = mul_Scalar(t2, 3.0)
+            del t2
+            t4 = mul_Tensor(c0, t3)
+            del t3
+            return [t4]
+    """
+    recorder = _Recorder()
+    with recorder:
+        result = function(*arguments)
+    return Program(recorder.calls, tree_leaves(arguments), result)
+
+
+Call = tuple[Any, tuple[Any, ...], dict[str, Any], Any]
+"""An operation, its arguments, and what it gave."""
+
+
+class Observer(TorchDispatchMode):
+    """Sees every operation that is carried out within its block."""
+
+    @classmethod
+    def _should_skip_dynamo(cls) -> bool:
+        """Where torch asks, spares the import of its compiler, which takes seconds and is not needed here."""
+        return False
+
+
+class _Recorder(Observer):
+    """Notes every operation."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.calls: list[Call] = []
+
+    def __torch_dispatch__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        kwargs = kwargs or {}
+        if torch.Tag.nondeterministic_seeded in function.tags:
+            raise CannotRecord(f"{function} draws random numbers")
+        result = function(*args, **kwargs)
+        leaves = tree_leaves(result)
+        if any(not isinstance(leaf, Tensor | None) for leaf in leaves):
+            raise CannotRecord(f"its operations depend on values ({function})")
+        if any(leaf is not None and leaf._is_zerotensor() for leaf in leaves):
+            raise CannotRecord("it uses derivatives in forward mode")  # of which torch would crash in the next step
+        self.calls.append((function, args, kwargs, result))  # which keeps all tensors alive, and so their ids apart
+        return result
+
+
+class Program:
+    """Recorded operations as one function.
+
+    What gives nothing new is left out: numbers that are the same at each call, copies, repetitions and unused results.
+    Where an operation changes a tensor in place, nothing is left out.
+
+    Args:
+        calls: The operations, in order.
+        arguments: The tensors among the arguments of the function.
+        result: What it returned.
+    """
+
+    def __init__(self, calls: Sequence[Call], arguments: Sequence[object], result: Tree):
+        self._tidy = not any(function._schema.is_mutable for function, *_ in calls)
+        self._names = {id(leaf): f"a{i}" for i, leaf in enumerate(arguments) if isinstance(leaf, Tensor)}
+        self._known: dict[str, Any] = {}
+        """What the source refers to: operations and constants, by name."""
+        self._constants: dict[int, str] = {}
+        self._lines: list[tuple[str, str, list[str]]] = []
+        """Of each line the name of its result, its expression, and the names in it."""
+        self._seen: dict[str, str] = {}
+        self._checks: set[str] = set()
+        """Lines that give nothing but an error, such as that of a matrix without a Cholesky factor."""
+        for call in calls:
+            self._add(*call)
+        leaves, self._form = tree_flatten(result)
+        self.source = self._text(len(arguments), [self._own(leaf) for leaf in leaves])
+        exec(self.source, self._known)
+        self._run = self._known["program"]
+
+    @torch.no_grad()
+    def __call__(self, *arguments: Tree) -> Tree:
+        return self._form.unflatten(self._run(*tree_leaves(arguments)))
+
+    def _add(self, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any], result: Any) -> None:
+        first = args[0] if args else None
+        if self._tidy:
+            varies = any(id(leaf) in self._names for leaf in tree_leaves((args, kwargs)))
+            small = sum(leaf.numel() for leaf in tree_leaves(result) if leaf is not None) <= FOLDED
+            if small and (not varies or function in _OF_SHAPES_ALONE):
+                return  # a constant, known by what it was, or a check that was passed
+            if id(first) in self._names and _is_a_copy(function, args, result):
+                self._names[id(result)] = self._names[id(first)]
+                return
+        used: list[str] = []
+        parts = [self._expression(arg, used) for arg in args]
+        parts += [f"{name}={self._expression(arg, used)}" for name, arg in kwargs.items()]
+        expression = f"{self._operation(function)}({', '.join(parts)})"
+        name = self._seen.get(expression) if self._tidy else None
+        if name is None:
+            name = f"t{len(self._lines)}"
+            self._lines.append((name, expression, used))
+            self._seen[expression] = name
+        if result is None:
+            self._checks.add(name)
+        elif isinstance(result, Tensor):
+            self._names[id(result)] = name
+        else:
+            for i, part in enumerate(result):
+                self._names[id(part)] = f"{name}[{i}]"
+
+    def _operation(self, function: Any) -> str:
+        name = f"{function._schema.name.split('::')[-1]}_{function._overloadname}".replace("_default", "")
+        self._known[name] = function
+        return name
+
+    def _expression(self, value: Any, used: list[str]) -> str:
+        if isinstance(value, Tensor):
+            name = self._names.get(id(value)) or self._constant(value)
+            used.append(name.partition("[")[0])
+            return name
+        if isinstance(value, list | tuple):
+            inside = [self._expression(part, used) for part in value]
+            return f"[{', '.join(inside)}]"
+        if value is None or isinstance(value, bool | int):
+            return repr(value)
+        if isinstance(value, float) and value - value == 0.0:  # finite
+            return repr(value)
+        return self._constant(value)
+
+    def _constant(self, value: Any) -> str:
+        if id(value) not in self._constants:
+            name = self._constants[id(value)] = f"c{len(self._constants)}"
+            self._known[name] = value
+        return self._constants[id(value)]
+
+    def _own(self, leaf: Any) -> str:
+        """A result, which is the caller's to change as it likes."""
+        name = self._names.get(id(leaf))
+        if name is None or name[0] == "a":
+            return f"{name or self._constant(leaf)}.clone()"
+        return name
+
+    def _text(self, arguments: int, results: list[str]) -> str:
+        needed = {result.partition("[")[0].partition(".")[0] for result in results}
+        kept: list[str] = []
+        for name, expression, used in reversed(self._lines):
+            if self._tidy and name not in needed and name not in self._checks:
+                continue
+            last = [one for one in dict.fromkeys(used) if one[0] == "t" and one not in needed]
+            if last:  # not needed again: its memory is free at once
+                kept.append(f"del {', '.join(last)}")
+            kept.append(f"{name} = {expression}")
+            needed.update(used)
+        names = ", ".join(f"a{i}" for i in range(arguments))
+        lines = [*reversed(kept), f"return [{', '.join(results)}]"]
+        return "\n    ".join([f"def program({names}):", *lines])
+
+
+_aten = torch.ops.aten
+_OF_SHAPES_ALONE = {_aten.ones_like.default, _aten.zeros_like.default, _aten.full_like.default}
+_VIEWS = {_aten.detach.default, _aten.alias.default, _aten.view.default, _aten.expand.default}
+_TIMES_ONE = {_aten.mul.Tensor, _aten.mul.Scalar, _aten.div.Tensor, _aten.div.Scalar, _aten.pow.Tensor_Scalar}
+
+
+def _is_a_copy(function: Any, args: tuple[Any, ...], result: Any) -> bool:
+    """Whether it gives its first argument as it is: precision, shape, strides and numbers."""
+    if function not in _VIEWS and not (function in _TIMES_ONE and _is_one(args[1])):
+        return False
+    first = args[0]
+    return (first.dtype, first.shape, first.stride()) == (result.dtype, result.shape, result.stride())
+
+
+def _is_one(number: object) -> bool:
+    return isinstance(number, int | float) and number == 1

@@ -1,0 +1,207 @@
+"""Functions that are replaced by their programs: recorded where they are called often, or compiled.
+
+A record gives the same numbers to the last bit, so a run may change over to it at any call. `Traced` decides when, and
+compares the two. A compiled program rounds differently.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.linalg import LinAlgError  # pyright: ignore[reportAttributeAccessIssue]
+from torch.utils._pytree import tree_flatten, tree_leaves
+
+from ggmc.errors import Condition, NotExact
+from ggmc.targets.layout import Tree
+from ggmc.targets.programs import Function, program_of
+
+log = logging.getLogger("ggmc")
+
+CALLS_FIRST = 20  # with arguments of one form, before a function is recorded: fewer calls would not pay for it
+LOOKS = 4  # calls in a row in which a new program is compared with its function, and as many points beside the first
+LARGEST = 16  # programs of one function; what has more forms than this is called as it is
+ROUNDING = 1e-6  # relative: two results that differ by more are those of different functions
+
+
+@dataclass
+class _Known:
+    """What is known of a function for arguments of one form."""
+
+    calls: int = 0
+    program: Function | None = None
+    looks: int = LOOKS
+    """Calls in which the program is still to be compared before it is relied on."""
+
+
+class Traced:
+    """A function of tensors, replaced by its program where it is called often with arguments of one form.
+
+    Args:
+        what: Its name in messages.
+        function: The function. Its first argument are positions.
+        recordable: The same function in a form that can be recorded; by default itself.
+
+    Example:
+        >>> import torch
+        >>> from ggmc.targets.traced import Traced
+        >>> square = Traced("a square", lambda x: (x**2,))
+        >>> for _ in range(100):
+        ...     result = square(torch.tensor([3.0]))
+        >>> result, square.programs
+        ((tensor([9.]),), 1)
+    """
+
+    def __init__(self, what: str, function: Function, recordable: Function | None = None):
+        self._what, self._function, self._recordable = what, function, recordable or function
+        self._known: dict[object, _Known] = {}
+        self._given_up = False
+
+    @property
+    def programs(self) -> int:
+        """How many forms of arguments have a program."""
+        return sum(known.program is not None for known in self._known.values())
+
+    def check_again(self) -> None:
+        """Compare with the function at the next calls: what it reads besides its arguments may have changed since."""
+        for known in self._known.values():
+            known.looks = LOOKS
+
+    def __call__(self, *arguments: Tree) -> Tree:
+        if self._given_up:
+            return self._function(*arguments)
+        known = self._known.setdefault(form_of(arguments), _Known())
+        known.calls += 1
+        if known.program is None:
+            if known.calls == CALLS_FIRST:
+                self._record(known, arguments)
+            return self._function(*arguments)
+        if known.looks or known.calls & (known.calls - 1) == 0:  # later at powers of two
+            return self._compared(known, arguments)
+        return known.program(*arguments)
+
+    def __getstate__(self) -> Tree:
+        return self.__dict__ | {"_known": {}}  # a program stays in its process
+
+    def _record(self, known: _Known, arguments: tuple[Tree, ...]) -> None:
+        if self.programs >= LARGEST:
+            return
+        try:
+            program = program_of(self._recordable, arguments)
+            alike = all(same(program(*point), self._function(*point)) for point in _points(arguments))
+        except LinAlgError:  # the arguments' fault: at others it may do
+            known.calls = 0
+        except Exception as error:  # whatever cannot be recorded runs as it is
+            self._give_up(str(error).split("\n")[0])
+        else:
+            if alike:
+                known.program, known.looks = program, LOOKS
+            else:
+                self._give_up("its operations depend on values")
+
+    def _compared(self, known: _Known, arguments: tuple[Tree, ...]) -> Tree:
+        assert known.program is not None
+        expected, found = self._function(*arguments), known.program(*arguments)
+        if same(found, expected):
+            known.looks = max(0, known.looks - 1)
+        elif known.looks:  # nothing has relied on it yet, or what it reads was changed between two runs
+            self._known.clear()
+        elif same(found, expected, ROUNDING):
+            self._give_up("it rounds differently from call to call")
+        else:
+            raise NotExact(
+                f"{self._what} no longer gives what it gave before for the same arguments: it reads something that has "
+                "changed since, or takes another path in a way that torch cannot see. It must be a function of its "
+                "arguments alone: after a change, make a new target",
+                Condition.POTENTIAL,
+            )
+        return expected
+
+    def _give_up(self, reason: str) -> None:
+        log.info("%s runs as it is, which is slower than a record of its operations: %s", self._what, reason)
+        self._given_up = True
+        self._known.clear()
+
+
+class CannotCompile(Exception):
+    """Why a function cannot be compiled: no C++ compiler, or an operation that cannot be traced."""
+
+
+class Compiled:
+    """A function of tensors, compiled anew for arguments of another form, shape or precision.
+
+    It is traced down to its tensor operations first, its own derivatives included: what runs is one program, with no
+    Python in it. Its results carry no graph.
+
+    Args:
+        function: The function.
+
+    Example:
+        >>> import torch
+        >>> from ggmc.targets.traced import Compiled
+        >>> Compiled(lambda x: (x**2).sum())(torch.ones(3))
+        tensor(3.)
+    """
+
+    def __init__(self, function: Callable[..., Tree]):
+        self._function = function
+        self._programs: dict[object, Function] = {}
+
+    @torch.no_grad()
+    def __call__(self, *arguments: Tree) -> Tree:
+        key = form_of(arguments)
+        if key not in self._programs:
+            self._programs[key] = self._compile(arguments)
+        return self._programs[key](*arguments)
+
+    def __getstate__(self) -> Tree:
+        return self.__dict__ | {"_programs": {}}  # a program stays in its process
+
+    def _compile(self, arguments: tuple[Tree, ...]) -> Function:
+        from torch.fx.experimental.proxy_tensor import make_fx
+
+        log.info("compiling the gradient: some seconds, once for each number of chains and examples")
+        try:
+            program: Any = torch.compile(make_fx(self._function)(*arguments), dynamic=False)
+            program(*arguments)
+        except LinAlgError:  # the arguments' fault
+            raise
+        except Exception as error:
+            raise CannotCompile(str(error).split("\n")[0]) from error
+        return program
+
+
+def form_of(arguments: tuple[Tree, ...]) -> object:
+    """What a program is made for: the structure, shapes, precision and device of its arguments."""
+    leaves, form = tree_flatten(arguments)
+    return form, *((leaf.shape, leaf.dtype, leaf.device) for leaf in leaves if isinstance(leaf, Tensor))
+
+
+def same(a: Tree, b: Tree, tolerance: float = 0.0) -> bool:
+    """Whether two results are the same numbers, NaN included.
+
+    Args:
+        a: Tensors.
+        b: Tensors of the same structure.
+        tolerance: Relative to the largest number of each tensor.
+    """
+
+    def alike(x: Tensor, y: Tensor) -> bool:
+        if x.shape != y.shape or x.dtype != y.dtype:
+            return False
+        allowed = tolerance * y.nan_to_num(0.0, 0.0, 0.0).abs().amax().item() if tolerance and y.numel() else 0.0
+        return torch.allclose(x, y, rtol=0.0, atol=allowed, equal_nan=True)
+
+    return all(alike(x, y) for x, y in zip(tree_leaves(a), tree_leaves(b), strict=True))
+
+
+def _points(arguments: tuple[Tree, ...]) -> list[tuple[Tree, ...]]:
+    """The arguments themselves, and others whose positions lie beside theirs, far and near."""
+    position, *rest = arguments
+    generator = torch.Generator("cpu").manual_seed(0)
+    noise = torch.randn(position.shape, generator=generator, device="cpu").to(position)
+    return [arguments, *((position + 10.0 ** (1 - i) * noise, *rest) for i in range(LOOKS))]
