@@ -136,6 +136,7 @@ def test_chains_share_a_chunk_and_the_prior_counts_once() -> None:
 @pytest.mark.parametrize(
     ("number", "expected"), [(2000, [100] * 20), (2010, [101] * 19 + [91]), (103, [20] * 5 + [3]), (7, [7])]
 )
+@pytest.mark.usefixtures("unrecorded")
 def test_a_sum_that_may_stop_is_checked_about_twenty_times(number: int, expected: list[int]) -> None:
     counted = Counted(terms)
     total = sum_over(torch.linspace(-1.0, 1.0, number, dtype=F64), terms_of_row=counted, bound=0.0)
@@ -144,6 +145,7 @@ def test_a_sum_that_may_stop_is_checked_about_twenty_times(number: int, expected
     assert counted.sizes == expected
 
 
+@pytest.mark.usefixtures("unrecorded")
 @pytest.mark.parametrize("bound", [None, 0.0])
 def test_what_cannot_stop_comes_in_chunks_as_large_as_memory_allows(bound: float | None) -> None:
     counted = Counted(terms)

