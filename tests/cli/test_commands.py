@@ -37,6 +37,16 @@ def test_version() -> None:
     assert ggmc("--version").out.startswith("ggmc 0.")
 
 
+@pytest.mark.parametrize(
+    "words",
+    [("run", "s.toml", "--draws"), ("run", "s.toml", "--seed"), ("resume", "r", "-n"), ("reproduce", "x", "-w")],
+)
+def test_what_is_no_whole_number(words: tuple[str, ...]) -> None:
+    done = ggmc(*words, "1.5")
+    assert done.code == 2
+    assert "must be a whole number, got '1.5'" in done.err
+
+
 def test_info() -> None:
     done = ggmc("info")
     assert done.code == 0

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tomllib
 from pathlib import Path
 from typing import Any
 
@@ -9,7 +10,8 @@ import pytest
 import torch
 
 import ggmc as library
-from tests.support.command import STUDIES, ggmc
+from ggmc.cli.study.fields import as_toml
+from tests.support.command import STUDIES, ggmc, study
 
 TINY = STUDIES / "tiny.toml"
 
@@ -41,11 +43,13 @@ def test_one_run(written: dict[str, Any], runs: Path, tmp_path: Path) -> None:
     done = ggmc("report", runs / "a", "--out", page, "--title", "A title")
     assert done.code == 0, done.err
     assert done.out == f"Wrote {page}\n"
-    assert written["traces"] == {"a": runs / "a"}
+    assert list(written["traces"]) == ["a"]
     assert written["title"] == "A title"
-    assert written["target"].num_data == 60
+    assert written["traces"]["a"].target.num_data == 60
     assert len(written["x_test"]) == len(written["y_test"]) == 114
-    assert written["command"].startswith("ggmc report ")
+    (_, made), (_, text) = written["command"]["a"]
+    assert made == f"ggmc run {TINY} --out {runs / 'a'} --draws 2 --seed 0"
+    assert tomllib.loads(text)["data"] == tomllib.loads(TINY.read_text())["data"]
 
 
 def test_the_page_itself(runs: Path, tmp_path: Path) -> None:
@@ -54,13 +58,32 @@ def test_the_page_itself(runs: Path, tmp_path: Path) -> None:
     assert done.code == 0, done.err
     text = page.read_text()
     assert text.startswith("<!DOCTYPE html>")
-    assert "ggmc report" in text
+    assert f"ggmc run {TINY} --out {runs / 'b'} --draws 2" in text
+    assert "This is its study." in text
 
 
 def test_several_runs(written: dict[str, Any], runs: Path, tmp_path: Path) -> None:
     done = ggmc("report", runs / "a", runs / "b", "--out", tmp_path / "page.html")
     assert done.code == 0
     assert list(written["traces"]) == ["a", "b"]
+    assert written["traces"]["a"].target is written["traces"]["b"].target  # made once
+
+
+@pytest.mark.parametrize(("table", "tested"), [("[prior]\nscale = 2.0", True), ("[data]\nsubset = 50", False)])
+def test_each_run_is_judged_by_its_own_target(
+    table: str, tested: bool, written: dict[str, Any], runs: Path, tmp_path: Path
+) -> None:
+    name, line = table.split("\n")
+    tables = tomllib.loads(TINY.read_text())
+    tables[name[1:-1]] = tables.get(name[1:-1], {}) | tomllib.loads(line)
+    assert ggmc("run", study(tmp_path, as_toml(tables)), "--out", tmp_path / "c", "-n", 2, "--quiet").code == 0
+    done = ggmc("report", runs / "a", tmp_path / "c", "--out", tmp_path / "page.html")
+    assert done.code == 0, done.err
+    first, second = (trace.target for trace in written["traces"].values())
+    assert None not in (first, second)
+    assert first is not second
+    assert (written["x_test"] is not None) == tested
+    assert ("of different data" in done.err) != tested
 
 
 def test_a_run_made_in_python(written: dict[str, Any], tmp_path: Path) -> None:
@@ -69,7 +92,8 @@ def test_a_run_made_in_python(written: dict[str, Any], tmp_path: Path) -> None:
     done = ggmc("report", tmp_path / "run", "--out", tmp_path / "page.html")
     assert done.code == 0
     assert "the report has no predictions" in done.err
-    assert written["target"] is None
+    assert written["traces"]["run"].target is None
+    assert written["command"] == {"run": []}
 
 
 def test_no_run(written: dict[str, Any], tmp_path: Path) -> None:

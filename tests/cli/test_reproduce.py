@@ -136,8 +136,14 @@ def test_wrong_calls(tmp_path: Path) -> None:
     assert done.code == 2
     assert "there is no experiment 'integrator': did you mean integrators?" in done.err
     done = ggmc("reproduce", "xyz")
-    assert "there are" in done.err
+    assert "Known are bias_order, " in done.err
     assert "integrators" in done.err
     done = ggmc("reproduce", "integrators", "--size", "huge")
     assert done.code == 2
     assert "'tiny', 'small', 'full'" in done.err.replace("\n", " ")
+
+
+def test_data_that_are_not_there(experiments: Path, tmp_path: Path) -> None:
+    with pytest.raises(BadInput, match=r"there is no file or folder .*nowhere: give --data cifar-10-python\.tar\.gz"):
+        reproducing.reproduce("squares", "tiny", tmp_path / "out", str(tmp_path / "nowhere"), folder=experiments)
+    assert not (tmp_path / "out").exists()

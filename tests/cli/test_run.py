@@ -6,11 +6,14 @@ import signal
 import subprocess
 import time
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
 import ggmc as library
+from ggmc import RunFolder
+from ggmc.cli import running
 from tests.support.command import EXAMPLES, STUDIES, Result, ggmc, started, study
 
 TINY, SLOW = STUDIES / "tiny.toml", STUDIES / "slow.toml"
@@ -30,6 +33,9 @@ def test_run_and_resume(tmp_path: Path) -> None:
     assert "exact: every trajectory was tested" in done.out
     assert f"ggmc report '{folder}'" in done.out
     assert f"ggmc resume '{folder}' --draws 12" in done.out
+    fewer = ggmc("resume", folder, "--draws", 2, "--quiet")  # none is lost
+    assert "2 chains of 6 draws" in fewer.out
+    assert f"ggmc resume '{folder}' --draws 12" in fewer.out
     longer = ggmc("resume", folder, "--draws", 9, "--json")
     assert longer.code == 0, longer.err
     told = longer.json()
@@ -139,6 +145,19 @@ def test_ctrl_c_and_resumed(tmp_path: Path) -> None:
     assert f"ggmc resume {folder}\n" in done.out
     assert "Interrupted: " in done.err
     assert "Traceback" not in done.err
+
+
+def test_ctrl_c_in_warmup_says_how_to_go_on(monkeypatch, tmp_path: Path) -> None:
+    def stopped(*_: Any, out: RunFolder, **__: Any) -> None:
+        Path(out.path).mkdir()
+        (Path(out.path) / "zarr.json").write_text("{}")
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(running, "sample", stopped)
+    folder = tmp_path / "run"
+    done = ggmc("run", TINY, "--out", folder)
+    assert done.code == 130
+    assert f"`ggmc resume {folder}` goes on.\nStopped." in done.err
 
 
 SMALLER = {

@@ -4,14 +4,16 @@
 
 from __future__ import annotations
 
+import tomllib
 from pathlib import Path
 
 import pytest
 
 from ggmc.cli.build import build
+from ggmc.cli.study.fields import as_toml
 from ggmc.cli.study.read import read
 from ggmc.errors import BadInput
-from tests.support.command import ggmc, study
+from tests.support.command import EXAMPLES, STUDIES, ggmc, study
 
 DATA = '[data]\nsource = "digits"\n'
 
@@ -84,6 +86,7 @@ def test_all_mistakes_at_once_in_the_order_of_the_file(tmp_path: Path) -> None:
     [
         (b"[data\n", "is not valid TOML: Expected ']'"),
         (b'[data]\nsource = "digits\n', "line 2"),
+        (b"[run]\ndraws = 1\ndraws = 2", "line 3, the end of the document"),
         (b"\xff\xfe", "is not text in UTF-8"),
         (b"#" * 2_000_000, "too many for a study file"),
     ],
@@ -94,6 +97,12 @@ def test_files_that_are_no_toml(content: bytes, message: str, tmp_path: Path) ->
     done = ggmc("run", file)
     assert done.code == 2
     assert message in done.err
+
+
+@pytest.mark.parametrize("file", [*EXAMPLES.glob("*.toml"), *STUDIES.glob("*.toml")], ids=lambda file: file.stem)
+def test_a_study_written_as_a_file_is_the_same(file: Path) -> None:
+    tables = tomllib.loads(file.read_text())
+    assert tomllib.loads(as_toml(tables)) == tables
 
 
 def test_files_that_are_not_there(tmp_path: Path) -> None:

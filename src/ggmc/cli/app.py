@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.util
 import runpy
 import sys
+import warnings
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
@@ -16,6 +17,7 @@ from ggmc.cli.study.read import read
 from ggmc.errors import GGMCError, require_count
 
 CODES = "Exit codes: 0 done; 2 wrong input; 3 something failed; 130 stopped by Ctrl-C."
+INT = "<int>"
 HELP = """Exact Langevin sampling with stochastic gradients.
 
 A study file (TOML) says what is sampled and how. A first session:
@@ -41,12 +43,22 @@ class Size(StrEnum):
     full = "full"
 
 
+def whole(given: str) -> int:
+    """A whole number, with a message that says what was given."""
+    try:
+        return int(given)
+    except ValueError:
+        raise typer.BadParameter(f"must be a whole number, got {given!r}") from None
+
+
 StudyFile = Annotated[Path, typer.Argument(metavar="STUDY", help="The study file, in TOML.", show_default=False)]
 RunArgument = Annotated[Path, typer.Argument(metavar="RUN", help="The folder of a run.", show_default=False)]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object to stdout, and nothing else there.")]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Show no progress.")]
 Trust = Annotated[bool, typer.Option("--trust", help="Allow the Python code that the run's study names: it is yours.")]
-Draws = Annotated[int | None, typer.Option("--draws", "-n", help="Draws of each chain, in all.")]
+Draws = Annotated[
+    int | None, typer.Option("--draws", "-n", help="Draws of each chain, in all.", parser=whole, metavar=INT)
+]
 
 
 def _version(wanted: bool) -> None:
@@ -87,8 +99,12 @@ def run(
     out: Annotated[
         Path | None, typer.Option("--out", "-o", help="The run's folder. Default: [run] out, else runs/<study>.")
     ] = None,
-    draws: Annotated[int | None, typer.Option("--draws", "-n", help="Instead of [run] draws.")] = None,
-    seed: Annotated[int | None, typer.Option("--seed", help="Instead of [run] seed.")] = None,
+    draws: Annotated[
+        int | None, typer.Option("--draws", "-n", help="Instead of [run] draws.", parser=whole, metavar=INT)
+    ] = None,
+    seed: Annotated[
+        int | None, typer.Option("--seed", help="Instead of [run] seed.", parser=whole, metavar=INT)
+    ] = None,
     json: Json = False,
     quiet: Quiet = False,
 ) -> None:
@@ -205,7 +221,9 @@ def reproduce(
     size: Annotated[Size, typer.Option("--size", help="tiny: minutes; small: hours; full: as published.")] = Size.tiny,
     data: Annotated[str | None, typer.Option("--data", help="Where CIFAR-10 is: archive, folder or .npz.")] = None,
     out: Annotated[Path | None, typer.Option("--out", "-o", help="For results. Default: out/NAME/SIZE.")] = None,
-    workers: Annotated[int, typer.Option("--workers", "-w", help="Processes that share the work.")] = 1,
+    workers: Annotated[
+        int, typer.Option("--workers", "-w", help="Processes that share the work.", parser=whole, metavar=INT)
+    ] = 1,
 ) -> None:
     """See above."""
     require_count("--workers", workers)
@@ -257,4 +275,5 @@ def info(json: Json = False) -> None:
 
 def run_app() -> None:
     """The command line as a program."""
+    warnings.filterwarnings("ignore", category=FutureWarning, module="arviz")  # on its next version
     app(prog_name="ggmc" if Path(sys.argv[0]).name == "__main__.py" else None)

@@ -47,7 +47,7 @@ class Verdict:
     def to_dict(self) -> PlainDict:
         """As plain values."""
         conditions = [
-            {"number": each.number, "name": each.name.lower(), "holds": each not in self.broken, "says": each.sentence}
+            {"number": each.number, "name": each.name.lower(), "holds": self._holds(each), "says": each.sentence}
             for each in Condition
         ]
         return {
@@ -62,11 +62,15 @@ class Verdict:
             "if_tested": self.if_tested,
         }
 
+    def _holds(self, condition: Condition) -> bool | None:
+        """None where it was not looked at, since another one is broken."""
+        return False if condition in self.broken else True if self.exact else None
+
     def __str__(self) -> str:
         short = "exact" if self.exact else "not exact: nothing is rejected" if self.untested else "not exact"
         lines = [f"{self.study}: {short}", f"  {self.summary}", ""]
         for each in Condition:
-            mark = "BROKEN" if each in self.broken else "ok" if self.exact else "-"
+            mark = {False: "BROKEN", True: "ok", None: "-"}[self._holds(each)]
             lines.append(output.paragraph(each.sentence, " " * 30, f"  {each.number} {each.title:16} {mark:8} "))
         if self.exact:
             return "\n".join(lines)
@@ -85,9 +89,9 @@ def judge(study: Study) -> Verdict:
     Args:
         study: The study.
     """
-    parts = small(study)
-    summary = f"{_sampler(study)} on {_target(study, parts)}"
+    summary = f"{_sampler(study)} on {_target(study)}"
     try:
+        parts = small(study)
         tested = _bound(study, parts)
     except NotExact as error:
         keys, change = _remedy(study, error.conditions)
@@ -128,7 +132,7 @@ def _sampler(study: Study) -> str:
     return f"{_name(study).upper()} ({', '.join(part for part in parts if part)})"
 
 
-def _target(study: Study, parts: Small) -> str:
+def _target(study: Study) -> str:
     table = study.table("data")
     if "python" in table:
         return f"the target of {table['python']}"
@@ -159,7 +163,7 @@ def _remedy(study: Study, conditions: tuple[Condition, ...]) -> tuple[tuple[str,
             return ("kernel", "over"), f"leave temperature out of [kernel.over]; or {UNTESTED}"
         return ("kernel",), f"see the reason; or {UNTESTED}"
     if condition is Condition.GRADIENT:
-        return ("guide",), f"make the guide a function of the position and of what an order draws; or {UNTESTED}"
+        return ("guide",), "make the guide a function of the position and of what an order draws"
     views = model.get("views", "none")
     if (views["kind"] if isinstance(views, dict) else views) == "free":
         exact = 'use views = "frozen", or views = "none" with augment = true in [guide]'
@@ -168,5 +172,7 @@ def _remedy(study: Study, conditions: tuple[Condition, ...]) -> tuple[tuple[str,
         return ("model", "dropout"), f"leave dropout out; or {UNTESTED}"
     if model.get("form") == "batchnorm":
         return ("model", "form"), f'use form = "frn" or "frn-swish"; or {UNTESTED}'
-    own = ("model", "net") if PYTHON.fullmatch(model.get("net", "")) else ("data", "python")
-    return own, f"make the target a function of the parameters alone (module.eval(), no random draws); or {UNTESTED}"
+    change = "make the target a function of the parameters alone (module.eval(), no random draws)"
+    if PYTHON.fullmatch(model.get("net", "")):
+        return ("model", "net"), f"{change}; or {UNTESTED}"
+    return ("data", "python"), change

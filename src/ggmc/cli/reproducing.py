@@ -47,10 +47,12 @@ def reproduce(
     folder = places.root("experiments") / "experiments" if folder is None else folder
     known = names(folder)
     if name not in known:
-        raise BadInput(f"there is no experiment {name!r}{near(name, known) or f': there are {chr(44).join(known)}'}")
+        raise BadInput(f"there is no experiment {name!r}{near(name, known) or '. Known are ' + ', '.join(known)}")
+    graph = folder / name / "jugfile.py"
+    if graph.is_file() and data is not None and not Path(data).expanduser().exists():
+        raise BadInput(f"there is no file or folder {data}: give --data cifar-10-python.tar.gz, its folder or an .npz")
     place = (Path("out") / name / size if out is None else out).resolve()
     place.mkdir(parents=True, exist_ok=True)
-    graph = folder / name / "jugfile.py"
     if not graph.is_file():
         return _module(folder, name).main(size=size, out=place, data=data, workers=workers)
     if importlib.util.find_spec("jug") is None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -45,8 +47,7 @@ class Outcome:
 
     def next_commands(self) -> list[str]:
         """What one may want to do now."""
-        more = self.wanted if not self.complete else 2 * self.wanted
-        words = ["--draws", more] if self.complete else []
+        words = ["--draws", 2 * max(self.wanted, self.thin * self.trace.num_draws)] if self.complete else []
         return [output.command("report", self.folder), output.command("resume", self.folder, *words)]
 
     def to_dict(self) -> PlainDict:
@@ -110,7 +111,7 @@ def begin(study: Study, shown: bool) -> Outcome:
     bar, lines = output.progress(warmup + draws, shown)
     with study.about("run"):
         out = RunFolder(folder, **kept, attributes={STUDY: study.to_dict()})
-    with output.messages_shown():
+    with output.messages_shown(), _hint(folder):
         trace = sample(built.target, built.kernel, draws, warmup, out=out, progress=bar, callback=lines, **settings)
     return Outcome(folder, trace, draws, out.thin)
 
@@ -132,9 +133,20 @@ def go_on(folder: Path, draws: int | None, shown: bool, trusted: bool) -> Outcom
     wanted = plan["draws"] if draws is None else draws
     bar, lines = output.progress(plan["warmup"] + wanted, shown)
     given = built.kernel if study.python_functions() else None  # else it is stored in full
-    with output.messages_shown():
+    with output.messages_shown(), _hint(folder):
         trace = resume(folder, built.target, draws, kernel=given, progress=bar, callback=lines)
     return Outcome(folder, trace, wanted, settings["thin"])
+
+
+@contextmanager
+def _hint(folder: Path) -> Iterator[None]:
+    """Where a run is stopped before there is anything to tell of it, such as in its warm-up: say how to go on."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        if holds_a_run(folder):
+            output.tell(f"`{output.command('resume', folder)}` goes on.")
+        raise
 
 
 def study_of(folder: Path, settings: PlainDict) -> Study:

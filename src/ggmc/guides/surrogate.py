@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from torch import Tensor
 from torch.utils._pytree import tree_leaves
 
-from ggmc.errors import BadInput
+from ggmc.errors import BadInput, Condition, NotExact
 from ggmc.guides.base import GradientField, Guide
 from ggmc.targets.base import Target
 from ggmc.targets.density import Density, NamedTarget
@@ -52,7 +52,10 @@ class Surrogate(Guide):
                 raise BadInput(f"the log density of a Surrogate must return a torch tensor, got {type(found).__name__}")
             return found + 0 * sum(value.sum() for value in tree_leaves(values))
 
-        return _SurrogateField(Density(log_prob, start, coordinates.as_given(coordinates.transforms)))
+        try:
+            return _SurrogateField(Density(log_prob, start, coordinates.as_given(coordinates.transforms)))
+        except NotExact as error:
+            raise NotExact(f"in the Surrogate, {error}", Condition.GRADIENT) from error
 
 
 class _SurrogateField(GradientField):

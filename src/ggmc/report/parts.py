@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+Texts = list[tuple[str, str]]
+"""Commands, code or files to be shown, each after a sentence that says what it is."""
+
 
 @dataclass(frozen=True)
 class Picture:
@@ -58,5 +61,5 @@ class Section:
     pictures: list[Picture] = field(default_factory=list)
     tables: list[Table] = field(default_factory=list)
     pairs: list[tuple[str, str]] = field(default_factory=list)
-    code: list[tuple[str, str]] = field(default_factory=list)
+    code: Texts = field(default_factory=list)
     notes: list[str] = field(default_factory=list)

@@ -7,7 +7,7 @@ import numpy as np
 from ggmc.progress import wanted as bars_wanted
 from ggmc.report import charts
 from ggmc.report.findings import Findings
-from ggmc.report.parts import Picture, Section, Table
+from ggmc.report.parts import Picture, Section, Table, Texts
 from ggmc.report.settings import how_to_repeat, kernel_rows, run_pairs
 from ggmc.report.verdict import ESS_PER_CHAIN, LARGEST_RHAT
 from ggmc.report.words import number, rhat
@@ -19,19 +19,19 @@ ROWS = 10  # of the table of the worst
 LEVEL = 0.95
 
 
-def what_was_run(found: Findings, command: str | None) -> Section:
+def what_was_run(found: Findings, texts: Texts) -> Section:
     """Target, settings, versions, and how to run it again.
 
     Args:
         found: The run.
-        command: As the user gave it.
+        texts: Commands as the user gave them, each with a sentence.
     """
     name, rows = kernel_rows(found)
     head, caption = ["setting", "used", "asked for"], f"Settings of the kernel, {name}."
     if not any(row[2] for row in rows):
         head, rows = head[:2], [row[:2] for row in rows]
     table = Table(caption, head, rows, numbers=False)
-    return Section("run", "What was run", pairs=run_pairs(found), tables=[table], code=how_to_repeat(found, command))
+    return Section("run", "What was run", pairs=run_pairs(found), tables=[table], code=how_to_repeat(found, texts))
 
 
 def acceptance(found: Findings, prefix: str) -> Section:

@@ -18,6 +18,7 @@ from ggmc.kernels import KernelSettings
 from ggmc.kernels.serialise import known_or_settings
 from ggmc.plain import PlainDict, PlainMapping
 from ggmc.report.findings import Findings
+from ggmc.report.parts import Texts
 from ggmc.report.source import folder_of
 from ggmc.report.words import count, duration, number, shortened
 from ggmc.targets.fingerprint import fingerprint
@@ -116,14 +117,14 @@ def asked_kernel(found: Findings) -> Any:
     return known_or_settings(store.settings["kernel"], store.tensors)
 
 
-def how_to_repeat(found: Findings, command: str | None) -> list[tuple[str, str]]:
+def how_to_repeat(found: Findings, texts: Texts) -> Texts:
     """Code that makes the run again, each with a sentence on what it does.
 
     Args:
         found: The run.
-        command: As the user gave it.
+        texts: Commands as the user gave them, each with a sentence.
     """
-    steps = [] if command is None else [("It was made by this command.", command)]
+    steps = list(texts)
     store, asked = folder_of(found.trace), asked_kernel(found)
     plan: PlainDict = {} if store is None else store.settings["settings"] or {}
     if store is not None and "draws" in plan:
@@ -135,7 +136,7 @@ def how_to_repeat(found: Findings, command: str | None) -> list[tuple[str, str]]
         steps.append(("This continues the run.", f"ggmc.resume({str(store.path)!r}, target, draws=...)"))
     elif store is not None and "training_loop" in plan:
         steps.append(("It was made by a training loop, which goes on if it is started again with this folder.", ""))
-    elif command is None:
+    elif not texts:
         code = (
             f"ggmc.sample(target, {as_code(found.trace.kernel)}, draws={found.draws}, "
             f"chains={found.chains}, seed={found.trace.attributes.get('seed', 0)})"

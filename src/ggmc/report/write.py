@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from importlib.metadata import version
@@ -14,7 +14,7 @@ from ggmc.errors import BadInput
 from ggmc.report import scores as on_test_data
 from ggmc.report import sections as parts_of_a_run
 from ggmc.report.findings import Findings, find
-from ggmc.report.parts import Section, Table
+from ggmc.report.parts import Section, Table, Texts
 from ggmc.report.scores import Scores
 from ggmc.report.settings import seconds_of
 from ggmc.report.source import Sources, opened
@@ -24,6 +24,8 @@ from ggmc.targets.base import Target
 from ggmc.targets.layout import Tree
 from ggmc.trace.atomic_files import write_atomically
 from ggmc.trace.trace import Trace
+
+Commands = str | Mapping[str, Texts] | None
 
 
 @dataclass
@@ -76,7 +78,7 @@ def write(
     x_test: Tree = None,
     y_test: Tree = None,
     title: str | None = None,
-    command: str | None = None,
+    command: Commands = None,
 ) -> Path:
     """Write a report: one HTML file that says whether the draws may be trusted, and shows why.
 
@@ -90,7 +92,8 @@ def write(
         x_test: Test inputs in the form of the training inputs. With `y_test`, predictions are scored.
         y_test: Their outcomes.
         title: The heading of the page.
-        command: The command that made the run, to be shown.
+        command: The command that made the run, to be shown; or, under each run's name, several commands or other
+            texts to be shown, each with a sentence that says what it is.
 
     Returns:
         The path.
@@ -112,7 +115,10 @@ def write(
         raise BadInput("test data are inputs and their outcomes: give both x_test and y_test")
     named = opened(traces, target)
     test = None if x_test is None else (x_test, y_test)
-    runs = [_run(name, f"r{number}", trace, test, command) for number, (name, trace) in enumerate(named.items())]
+    runs = [
+        _run(name, f"r{number}", trace, test, _texts(command, name))
+        for number, (name, trace) in enumerate(named.items())
+    ]
     path.parent.mkdir(parents=True, exist_ok=True)
     write_atomically(path, _page(runs, title).encode())
     return path
@@ -126,10 +132,16 @@ def _require_extra() -> None:
         raise ImportError(f"ggmc.report needs {error.name}: pip install ggmc[report]") from error
 
 
-def _run(name: str, key: str, trace: Trace, test: tuple[Tree, Tree] | None, command: str | None) -> RunPage:
+def _texts(command: Commands, name: str) -> Texts:
+    if command is None or isinstance(command, str):
+        return [] if command is None else [("It was made by this command.", command)]
+    return command.get(name, [])
+
+
+def _run(name: str, key: str, trace: Trace, test: tuple[Tree, Tree] | None, texts: Texts) -> RunPage:
     found = find(trace)
     makers: list[tuple[str, Callable[[], Section]]] = [
-        ("What was run", lambda: parts_of_a_run.what_was_run(found, command))
+        ("What was run", lambda: parts_of_a_run.what_was_run(found, texts))
     ]
     scores = None
     if found.draws:

@@ -11,7 +11,7 @@ from typing import Self
 import torch
 from torch import Tensor
 
-from ggmc.errors import BadInput, require_not_negative
+from ggmc.errors import BadInput, Condition, NotExact, require_not_negative
 from ggmc.targets.base import Advice, Target
 from ggmc.targets.batched import OverChains, can_be_vectorised, no_validation, row_by_row_if_singular
 from ggmc.targets.layout import Constraints, Coordinates, Parameters, Tree
@@ -175,9 +175,10 @@ class Density(NamedTarget):
             check_start("log_prob", self._potential_of_row, self.coordinates)
             for row in probes(self.coordinates):
                 if not torch.equal(*(self._potential_of_row(self.layout.views(row)).nan_to_num() for _ in range(2))):
-                    raise BadInput(
+                    raise NotExact(
                         "log_prob gave two values at the same point: it must be deterministic (no dropout, no random "
-                        "draws)"
+                        "draws)",
+                        Condition.POTENTIAL,
                     )
         row = self.coordinates.start
         self.vectorise = can_be_vectorised("log_prob", self._potential_of_row, self.layout, row, (), ())

@@ -20,6 +20,14 @@ def surrogate() -> ggmc.Surrogate:
     return ggmc.Surrogate(lambda x: -((x + 0.7) ** 2).sum())
 
 
+def random_target() -> ggmc.Density:
+    return ggmc.Density(lambda x: -(x**4 / 4).sum() + torch.randn(()), torch.zeros(2, dtype=torch.float64))
+
+
+def random_surrogate() -> ggmc.Surrogate:
+    return ggmc.Surrogate(lambda x: -((x + torch.randn(())) ** 2).sum())
+
+
 def in_turn(entries: int, batches: int, generator: torch.Generator) -> Tensor:
     """Batches one after the other, always upwards."""
     return (torch.arange(entries) + torch.randint(batches, (), generator=generator)) % batches

@@ -34,12 +34,37 @@ def shown(value: object) -> str:
         ('true', '"a"', '[1, 2]')
     """
     if isinstance(value, dict):
-        return "{ " + ", ".join(f"{name} = {shown(item)}" for name, item in value.items()) + " }"
+        return "{ " + ", ".join(f"{_key(name)} = {shown(item)}" for name, item in value.items()) + " }"
     if isinstance(value, list):
         return "[" + ", ".join(map(shown, value)) + "]"
     if isinstance(value, str | bool):
         return json.dumps(value, ensure_ascii=False)
     return str(value)
+
+
+def as_toml(tables: Mapping[str, Any]) -> str:
+    """A study as a file.
+
+    Args:
+        tables: Its tables.
+
+    Example:
+        >>> from ggmc.cli.study.fields import as_toml
+        >>> print(as_toml({"data": {"source": "digits"}, "prior": {"*.bias": {"scale": 0.5}}}))
+        [data]
+        source = "digits"
+        <BLANKLINE>
+        [prior]
+        "*.bias" = { scale = 0.5 }
+    """
+    return "\n\n".join(
+        "\n".join([f"[{name}]", *(f"{_key(key)} = {shown(value)}" for key, value in table.items())])
+        for name, table in tables.items()
+    )
+
+
+def _key(name: str) -> str:
+    return name if re.fullmatch(r"[A-Za-z0-9_-]+", name) else json.dumps(name, ensure_ascii=False)
 
 
 def near(name: str, known: Iterable[str]) -> str:

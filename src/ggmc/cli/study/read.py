@@ -88,11 +88,13 @@ def read(file: Path) -> Study:
         raise BadInput(f"{file} has {file.stat().st_size} bytes, too many for a study file: give one in TOML")
     try:
         text = file.read_bytes().decode("utf-8").replace("\r\n", "\n")
-        tables = tomllib.loads(text)
     except UnicodeDecodeError as error:
         raise BadInput(f"{file} is not text in UTF-8 (byte {error.start}): give a study file in TOML") from error
+    try:
+        tables = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
-        raise BadInput(f"{file} is not valid TOML: {error}") from error
+        last = f"line {len(text.splitlines())}, the end of the document"
+        raise BadInput(f"{file} is not valid TOML: {str(error).replace('end of document', last)}") from error
     lines = line_numbers(text)
     found = problems_of(tables)
     if found:
