@@ -220,6 +220,13 @@ def test_predictions_only(tmp_path: Path) -> None:
     assert longer["prediction"].shape == (3, 70, 5)
 
 
+def test_a_run_that_keeps_draws_does_not_go_on_with_predictions_only(tmp_path: Path) -> None:
+    ggmc.sample(net(), **OPTIONS, out=tmp_path / "run")
+    with pytest.raises(BadInput, match="keeps draws, and not predictions only: leave predict_at out"):
+        ggmc.resume(tmp_path / "run", net(), draws=70, predict_at=X[:5], progress=False)
+    assert ggmc.load(tmp_path / "run").num_draws == 60
+
+
 def test_what_made_the_run_is_stored(tmp_path: Path) -> None:
     ggmc.sample(constrained(), **OPTIONS, out=tmp_path / "run")
     stored = json.loads((tmp_path / "run" / "zarr.json").read_text())["attributes"]["ggmc"]
