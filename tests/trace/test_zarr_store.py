@@ -20,6 +20,7 @@ from ggmc.errors import BadInput
 from ggmc.kernels.serialise import checksum
 from ggmc.trace.store import Block
 from ggmc.trace.zarr_store import ZarrStore
+from tests.support.gaussians import gaussian
 from tests.support.posteriors import NORMAL, X, Y
 
 F64 = torch.float64
@@ -251,6 +252,30 @@ def test_blocks_wait_until_they_are_worth_writing(tmp_path: Path, monkeypatch: p
     monkeypatch.setattr(zarr_store, "BUFFER", 0)
     store.append(block)
     assert ZarrStore.read(tmp_path / "run").num_draws == 20
+
+
+def test_draws_of_which_readers_could_not_be_told_are_written_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    settings: dict[str, Any] = {"format": 1, "warnings": [], "remarks": [], "attributes": {}, "kernel": {}}
+    settings |= {"tuned_kernel": None, "settings": None, "fingerprint": {}}
+    store = ZarrStore.create(ggmc.RunFolder(tmp_path / "run"), gaussian(1), settings, {})
+    rows = np.arange(10.0).reshape(2, 5, 1)
+    store.append(Block(rows, {"lp": rows[..., 0]}))
+
+    def full(path: Path, content: bytes) -> None:
+        raise OSError(28, "No space left on device")
+
+    with monkeypatch.context() as disk, pytest.raises(OSError, match="No space left"):
+        disk.setattr("ggmc.trace.zarr_store.write_atomically", full)
+        store.commit({}, {})
+    assert ZarrStore.read(tmp_path / "run").num_draws == 0
+    for more in (10.0, 20.0):
+        store.append(Block(rows + more, {"lp": rows[..., 0] + more}))
+        store.commit({}, {})
+    again, expected = ZarrStore.read(tmp_path / "run"), np.concatenate([rows, rows + 10, rows + 20], 1)
+    np.testing.assert_array_equal(np.asarray(again.rows()), expected)
+    np.testing.assert_array_equal(again.stats()["lp"], expected[..., 0])
 
 
 def test_large_tensors_of_every_commit_are_kept(tmp_path: Path) -> None:
