@@ -122,8 +122,3 @@ def test_a_users_functions_and_orders_are_named() -> None:
     assert plain["along"]["step_size"]["type"].endswith("slower")
     order = ggmc.CustomOrder(lambda entries, batches, generator: [0] * entries, reversible=True)
     assert "CustomOrder" in json.dumps(to_dict(ggmc.GGMC(0.1, guide=ggmc.Minibatch(10, order))))
-
-
-def test_a_mass_given_as_a_list_keeps_all_of_its_digits() -> None:
-    mass = by_way_of_json(ggmc.GGMC(0.1, mass=[0.1, 0.3])).mass
-    assert torch.equal(mass, torch.tensor([0.1, 0.3], dtype=F64))

@@ -105,7 +105,7 @@ def test_rates_from_before_it_was_saved_still_count() -> None:
     other.load_state_dict(_through_a_file(optimiser.state_dict(), checkpoint=True))
     other.param_groups[0]["lr"] = 0.005
     steps(again, other, 2, first=2)
-    with pytest.raises(NotExact, match="number 1 of 5 is 0.01, but number 1 from the end is 0.005"):
+    with pytest.raises(NotExact, match=r"number 1 of 5 is 0\.01, but number 1 from the end is 0\.005"):
         other.end_trajectory(total(again), reject=True)
 
 

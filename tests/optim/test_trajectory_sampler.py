@@ -268,7 +268,7 @@ def test_parameters_put_elsewhere_make_the_cached_potential_unknown() -> None:
         info = optimiser.end_trajectory(potential)
         assert info.energy_error.item() == pytest.approx(potential().item() - start + info.work.item(), abs=1e-10)
         with torch.no_grad():
-            module[0].weight.mul_(2.0)
+            next(module.parameters()).mul_(2.0)
 
 
 def test_the_end_of_obabo_needs_a_gradient_of_its_own() -> None:

@@ -266,9 +266,10 @@ def test_draws_of_which_readers_could_not_be_told_are_written_again(
     def full(path: Path, content: bytes) -> None:
         raise OSError(28, "No space left on device")
 
-    with monkeypatch.context() as disk, pytest.raises(OSError, match="No space left"):
+    with monkeypatch.context() as disk:
         disk.setattr("ggmc.trace.zarr_store.write_atomically", full)
-        store.commit({}, {})
+        with pytest.raises(OSError, match="No space left"):
+            store.commit({}, {})
     assert ZarrStore.read(tmp_path / "run").num_draws == 0
     for more in (10.0, 20.0):
         store.append(Block(rows + more, {"lp": rows[..., 0] + more}))

@@ -132,7 +132,8 @@ def how_to_repeat(found: Findings, command: str | None) -> list[tuple[str, str]]
         given = ", ".join(f"{name}={plan[name]!r}" for name in names if plan.get(name) is not None)
         if plan.get("part") is not None:
             number, parts = plan["part"]
-            why = f"With the same target and versions, task {number} of {parts} (from 0) makes the same draws, bit for bit."
+            which = f"task {number} of {parts}, counted from 0"
+            why = f"With the same target and versions, this makes the same draws, bit for bit, in {which}."
             steps.append((why, f"ggmc.jug.chains(make_target, {as_code(asked)}, {given}, out=...)"))
         else:
             # With given starts, the random numbers depend on them too.
