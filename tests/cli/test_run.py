@@ -48,6 +48,14 @@ def test_run_and_resume(tmp_path: Path) -> None:
     assert np.array_equal(library.load(folder).positions, library.load(tmp_path / "whole").positions)
 
 
+def test_a_thinned_run_is_done_when_all_that_it_keeps_is_there(tmp_path: Path) -> None:
+    thinned = study(tmp_path, TINY.read_text().replace("[run]", "[run]\nthin = 4"))
+    done = ggmc("run", thinned, "--out", tmp_path / "run", "--json", "--quiet")
+    assert done.code == 0, done.err
+    told = done.json()
+    assert (told["draws"], told["wanted_draws"], told["complete"]) == (1, 6, True)
+
+
 def test_seed_and_folder_of_the_study(tmp_path: Path, monkeypatch) -> None:
     monkeypatch.chdir(tmp_path)
     first = ggmc("run", TINY, "--json").json()

@@ -148,6 +148,32 @@ def test_thinned_draws_go_on_too(tmp_path: Path) -> None:
     np.testing.assert_array_equal(np.asarray(trace.positions), whole.positions[:, 2::3])
 
 
+def test_predictions_only_go_on_as_predictions(tmp_path: Path) -> None:
+    whole, trace = Loop().run(20), None
+    for seed, stop in enumerate((8, 20)):
+        parts = Loop(out=ggmc.RunFolder(tmp_path / "run", predict_at=X[:4]), seed=seed)
+        trace = parts.run(stop)
+        parts.draws.close()
+    assert trace is not None
+    expected = posterior().prediction_features(whole.stacked_rows(), X[:4]).numpy()
+    np.testing.assert_allclose(trace["prediction"][0], expected, rtol=1e-12)
+    with pytest.raises(BadInput, match="keeps predictions only: give its inputs, predict_at, again"):
+        Loop(out=tmp_path / "run")
+    Loop(out=tmp_path / "draws").run(5)
+    with pytest.raises(BadInput, match="keeps draws, and not predictions only: leave predict_at out"):
+        Loop(out=ggmc.RunFolder(tmp_path / "draws", predict_at=X[:4]))
+    assert ggmc.load(tmp_path / "draws").num_draws == 5
+
+
+def test_attributes_of_the_folder_are_kept(tmp_path: Path) -> None:
+    first = Loop(out=ggmc.RunFolder(tmp_path / "run", attributes={"net": "linear"}))
+    assert first.run(5).attributes["net"] == "linear"
+    first.draws.close()
+    again = Loop(out=tmp_path / "run", seed=1)  # a program that does not say it again
+    assert again.run(10).attributes["net"] == "linear"
+    assert ggmc.load(tmp_path / "run").attributes["net"] == "linear"
+
+
 def test_untested_draws_are_remembered_by_the_programs_after(tmp_path: Path) -> None:
     for reject, stop in ((False, 4), (True, 8), (True, 12)):
         loop = Loop(reject=reject, out=tmp_path / "run")

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from ggmc import optim
+from ggmc.errors import NotExact
 from ggmc.sampling.checkpoint import from_bytes, to_bytes
 from tests.support.training import N, compute_gradient, ggmc, halves, net, steps, total, values
 
@@ -93,6 +94,19 @@ def test_a_trajectory_saved_after_its_last_step_ends_as_it_would_have(scheme: st
         info = o.end_trajectory(total(m), reject=True)
         ends.append([info.log_accept, values(m), o.momenta.clone()])
     assert all(torch.equal(a, b) for a, b in zip(*ends, strict=True))
+
+
+def test_rates_from_before_it_was_saved_still_count() -> None:
+    module, again = net(0), net(1)
+    optimiser, other = ggmc(module), ggmc(again)
+    optimiser.begin_trajectory(total(module))
+    steps(module, optimiser, 2)
+    again.load_state_dict(module.state_dict())
+    other.load_state_dict(_through_a_file(optimiser.state_dict(), checkpoint=True))
+    other.param_groups[0]["lr"] = 0.005
+    steps(again, other, 2, first=2)
+    with pytest.raises(NotExact, match=r"number 1 of 5 is 0\.01, but number 1 from the end is 0\.005"):
+        other.end_trajectory(total(again), reject=True)
 
 
 def test_saved_state_does_not_change_with_the_run() -> None:

@@ -257,6 +257,20 @@ def test_a_step_between_trajectories_makes_the_cached_potential_unknown(scheme: 
     assert info.energy_error.item() == pytest.approx(energy() - start + info.work.item(), abs=1e-10)
 
 
+def test_parameters_put_elsewhere_make_the_cached_potential_unknown() -> None:
+    module = net()
+    optimiser = ggmc(module)
+    potential = total(module)
+    for _ in range(2):
+        start = potential().item()
+        optimiser.begin_trajectory()
+        steps(module, optimiser, 2)
+        info = optimiser.end_trajectory(potential)
+        assert info.energy_error.item() == pytest.approx(potential().item() - start + info.work.item(), abs=1e-10)
+        with torch.no_grad():
+            next(module.parameters()).mul_(2.0)
+
+
 def test_the_end_of_obabo_needs_a_gradient_of_its_own() -> None:
     module = net()
     optimiser = ggmc(module, lr=1e-4, scheme="OBABO")

@@ -12,7 +12,12 @@ import torch
 
 import ggmc
 from ggmc.errors import BadInput
-from ggmc.report.settings import as_code
+from ggmc.report.findings import find
+from ggmc.report.scores import scores
+from ggmc.report.settings import as_code, how_to_repeat
+from ggmc.sampling.request import Request
+from ggmc.sampling.sample import begin
+from tests.support.gaussians import gaussian
 from tests.support.pages import Page
 from tests.support.traces import Gaussian, trace_of, white_noise
 
@@ -128,6 +133,18 @@ def test_predictions_of_classes(classes: Any, tmp_path: Path) -> None:
     assert "predictions for training inputs" in page.text
 
 
+def test_the_error_of_a_score_is_the_jackknifes(classes: Any) -> None:
+    target, x, y = classes
+    trace = ggmc.sample(target, ggmc.HMC(0.2, 3), draws=20, warmup=0, chains=3, progress=False)
+    found = scores(find(trace), x, y)
+    assert found is not None
+    rows = trace.rows()
+    without = [target.score(rows[[i for i in range(3) if i != left]].flatten(0, 1), x, y) for left in range(3)]
+    for name in ("lppd", "brier"):
+        standard_error = np.sqrt(2 * np.var([one[name] for one in without]))  # the jackknife's: n − 1 times a variance
+        assert found.errors[name] == pytest.approx(2 * standard_error)
+
+
 def test_predictions_of_numbers(tmp_path: Path) -> None:
     x = torch.linspace(-1, 1, 40, dtype=torch.float64)[:, None]
     y = x[:, 0] + 0.1 * torch.randn(40, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
@@ -147,6 +164,10 @@ def test_test_data_need_a_target_that_predicts(tmp_path: Path) -> None:
     assert "Not trustworthy yet" in page.text
 
 
+def code_of(folder: Path) -> str:
+    return " ".join(code for _, code in how_to_repeat(find(ggmc.load(folder)), None))
+
+
 def test_code_that_makes_the_run_again(tmp_path: Path) -> None:
     target = ggmc.Density(lambda x: -(x**2).sum() / 2, torch.zeros(2, dtype=torch.float64))
     kernel = ggmc.HMC(step_size=0.5, steps=(2, 4))
@@ -157,6 +178,25 @@ def test_code_that_makes_the_run_again(tmp_path: Path) -> None:
     assert f"ggmc.resume('{tmp_path / 'run'}', target, draws=...)" in page.text
     assert eval(as_code(kernel), {"ggmc": ggmc}) == kernel
     assert "zarr" in page.text  # versions
+
+
+def test_code_for_a_run_that_was_made_longer_makes_all_of_it(tmp_path: Path) -> None:
+    ggmc.sample(gaussian(), ggmc.MALA(0.5), 20, 3, chains=2, out=tmp_path / "run", progress=False)
+    ggmc.resume(tmp_path / "run", gaussian(), draws=35, progress=False)
+    assert "draws=35, warmup=3, chains=2, seed=0, out=...)" in code_of(tmp_path / "run")
+
+
+def test_code_for_a_run_from_given_starts_says_that_they_are_needed(tmp_path: Path) -> None:
+    start = torch.ones(2, 2, dtype=torch.float64)
+    ggmc.sample(gaussian(), ggmc.MALA(0.5), 20, 3, chains=2, start=start, out=tmp_path / "run", progress=False)
+    assert "chains=2, seed=0, start=..., out=...)" in code_of(tmp_path / "run")
+
+
+def test_code_for_one_of_several_tasks_makes_the_tasks(tmp_path: Path) -> None:
+    request = Request(draws=20, warmup=3, chains=6, seed=5, own_seed=5, part=(1, 3))
+    begin(gaussian(), ggmc.MALA(0.5), request, ggmc.RunFolder(tmp_path / "1"), progress=False)
+    assert "ggmc.jug.chains(make_target, ggmc.MALA(step_size=0.5), draws=20, " in code_of(tmp_path / "1")
+    assert "task 1 of 3" in " ".join(why for why, _ in how_to_repeat(find(ggmc.load(tmp_path / "1")), None))
 
 
 @pytest.mark.parametrize(

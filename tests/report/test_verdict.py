@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -11,6 +12,7 @@ from ggmc.kernels import KernelSettings
 from ggmc.report.findings import find
 from ggmc.report.verdict import NOT_EXACT, NOT_YET, TRUSTWORTHY, Verdict, judge
 from ggmc.trace.trace import Trace
+from tests.support.gaussians import gaussian
 from tests.support.traces import trace_of, white_noise
 
 
@@ -29,6 +31,12 @@ def test_a_good_run_is_trustworthy() -> None:
     assert all(check.passed is True for check in found.checks)
     assert [step.finding for step in found.steps] == ["Nothing: use it."]
     assert found.exact.startswith("Yes. GGMC tests every trajectory")
+
+
+def test_a_thinned_run_is_finished_when_all_that_it_keeps_is_there(tmp_path: Path) -> None:
+    out = ggmc.RunFolder(tmp_path / "run", thin=5)
+    found = find(ggmc.sample(gaussian(), ggmc.HMC(0.5, 3), draws=52, warmup=0, chains=2, out=out, progress=False))
+    assert (found.draws, found.asked, found.unfinished) == (10, 10, False)
 
 
 def test_another_temperature_is_said() -> None:

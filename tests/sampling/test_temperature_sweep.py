@@ -78,6 +78,14 @@ def test_a_tempering_table_keeps_the_order_asked_for() -> None:
         assert table.loc[temperature, "step_size"] == 0.1
 
 
+def test_what_is_reported_now_and_then_is_tabulated_too() -> None:
+    kernel = ggmc.GGMC(0.5, adjust=False, monitor_every=4)
+    table, traces = ggmc.tempering(gaussian(), [1.0], kernel, draws=12, warmup=0, chains=2, progress=False)
+    stats = traces[1.0].stats
+    assert table.loc[1.0, "acceptance"] == stats["acceptance_rate"][:, 3::4].mean()
+    assert table.loc[1.0, "potential"] == -stats["lp"][:, 3::4].mean()
+
+
 def test_ctrl_c_stops_a_tempering_sweep() -> None:
     seen: list[int] = []
 

@@ -41,3 +41,13 @@ def test_one_other_number_anywhere_in_the_data_is_noticed(place: int) -> None:
 def test_another_prior_or_likelihood_of_the_same_data_is_noticed(changed: dict[str, float]) -> None:
     (found,) = differences(fingerprint(density(some_data())), density(some_data(), **changed))
     assert "its gradient's size at a fixed point" in found
+
+
+def test_a_network_built_anew_begins_elsewhere_and_is_the_same_target() -> None:
+    def posterior(seed: int) -> ggmc.Posterior:
+        torch.manual_seed(seed)
+        x = some_data()[:, None]
+        return ggmc.Posterior(torch.nn.Linear(1, 1).double(), "gaussian", ggmc.priors.Gaussian(1.0), x, x)
+
+    assert not torch.equal(posterior(0).start, posterior(1).start)
+    assert differences(fingerprint(posterior(0)), posterior(1)) == []

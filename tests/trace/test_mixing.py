@@ -7,7 +7,7 @@ import pytest
 import torch
 
 import ggmc
-from ggmc.trace.mixing import mixing
+from ggmc.trace.mixing import measure, mixing
 from tests.support.traces import F64, Gaussian, PredictiveRegression, regression_data, trace_of, white_noise
 
 
@@ -44,6 +44,12 @@ def test_one_chain_is_compared_with_itself() -> None:
     assert mixing(trace_of(white_noise(1))) == []
     drifting = np.linspace(0, 1, 1000)[None, :, None] + white_noise(1) / 10
     assert "The halves of the chain disagree on x" in mixing(trace_of(drifting))[0]
+
+
+def test_the_halves_of_an_odd_number_of_draws_are_as_long() -> None:
+    rows = white_noise(1, 101)
+    (column,) = measure(trace_of(rows)).columns
+    np.testing.assert_array_equal(column, [rows[0, :50, 0], rows[0, 50:100, 0]])
 
 
 def test_too_few_draws_to_tell() -> None:

@@ -94,6 +94,13 @@ def test_the_positions_used_are_the_chains_own() -> None:
     np.testing.assert_array_equal(torch.stack(seen, 1).numpy(), rows)
 
 
+def test_draws_kept_in_fewer_digits_are_taken_in_the_targets_precision() -> None:
+    target = Regression(*regression_data())  # its data are float64, which torch does not multiply with float32
+    rows = (white_noise(2, 9, 3) / 3).astype(np.float32)
+    few, same = (room._configurational(kept, target, 9) for kept in (rows, rows.astype(np.float64)))
+    np.testing.assert_array_equal(few, same)
+
+
 def test_one_batch_has_no_interval() -> None:
     assert all(map(math.isnan, room._batch_means(np.ones((1, 3)), 0.9)[1:]))
 

@@ -20,6 +20,7 @@ from ggmc.errors import BadInput
 from ggmc.kernels.serialise import checksum
 from ggmc.trace.store import Block
 from ggmc.trace.zarr_store import ZarrStore
+from tests.support.gaussians import gaussian
 from tests.support.posteriors import NORMAL, X, Y
 
 F64 = torch.float64
@@ -220,6 +221,13 @@ def test_predictions_only(tmp_path: Path) -> None:
     assert longer["prediction"].shape == (3, 70, 5)
 
 
+def test_a_run_that_keeps_draws_does_not_go_on_with_predictions_only(tmp_path: Path) -> None:
+    ggmc.sample(net(), **OPTIONS, out=tmp_path / "run")
+    with pytest.raises(BadInput, match="keeps draws, and not predictions only: leave predict_at out"):
+        ggmc.resume(tmp_path / "run", net(), draws=70, predict_at=X[:5], progress=False)
+    assert ggmc.load(tmp_path / "run").num_draws == 60
+
+
 def test_what_made_the_run_is_stored(tmp_path: Path) -> None:
     ggmc.sample(constrained(), **OPTIONS, out=tmp_path / "run")
     stored = json.loads((tmp_path / "run" / "zarr.json").read_text())["attributes"]["ggmc"]
@@ -244,6 +252,31 @@ def test_blocks_wait_until_they_are_worth_writing(tmp_path: Path, monkeypatch: p
     monkeypatch.setattr(zarr_store, "BUFFER", 0)
     store.append(block)
     assert ZarrStore.read(tmp_path / "run").num_draws == 20
+
+
+def test_draws_of_which_readers_could_not_be_told_are_written_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    settings: dict[str, Any] = {"format": 1, "warnings": [], "remarks": [], "attributes": {}, "kernel": {}}
+    settings |= {"tuned_kernel": None, "settings": None, "fingerprint": {}}
+    store = ZarrStore.create(ggmc.RunFolder(tmp_path / "run"), gaussian(1), settings, {})
+    rows = np.arange(10.0).reshape(2, 5, 1)
+    store.append(Block(rows, {"lp": rows[..., 0]}))
+
+    def full(path: Path, content: bytes) -> None:
+        raise OSError(28, "No space left on device")
+
+    with monkeypatch.context() as disk:
+        disk.setattr("ggmc.trace.zarr_store.write_atomically", full)
+        with pytest.raises(OSError, match="No space left"):
+            store.commit({}, {})
+    assert ZarrStore.read(tmp_path / "run").num_draws == 0
+    for more in (10.0, 20.0):
+        store.append(Block(rows + more, {"lp": rows[..., 0] + more}))
+        store.commit({}, {})
+    again, expected = ZarrStore.read(tmp_path / "run"), np.concatenate([rows, rows + 10, rows + 20], 1)
+    np.testing.assert_array_equal(np.asarray(again.rows()), expected)
+    np.testing.assert_array_equal(again.stats()["lp"], expected[..., 0])
 
 
 def test_large_tensors_of_every_commit_are_kept(tmp_path: Path) -> None:

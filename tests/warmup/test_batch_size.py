@@ -12,6 +12,7 @@ import torch
 import ggmc
 from ggmc.dynamics.state import Info
 from ggmc.guides import GradientField
+from ggmc.warmup import Warmup
 from ggmc.warmup.batch_size import Search
 from tests.support.logistic import logistic
 
@@ -45,3 +46,20 @@ def test_the_field_that_is_kept_is_that_of_the_chosen_size(best: int) -> None:
     assert chosen.size == 400 // best
     assert search.field.epoch == best
     assert why.startswith(f"{400 // best} examples ({best} batches)")
+
+
+def test_what_comes_after_the_choice_reads_batches_of_the_chosen_size(monkeypatch: pytest.MonkeyPatch) -> None:
+    def halved(self: Any, state: Any, step_size: float, generator: torch.Generator) -> tuple[Any, ...]:
+        guide = self._guide.with_size(self._guide.size // 2)
+        self.field = guide.bind(self._target)
+        return state, guide, step_size, "half of the first guess"
+
+    monkeypatch.setattr(Search, "run", halved)
+    warmup, generator = Warmup(ggmc.GGMC(guide=ggmc.Minibatch("auto")), logistic(400), 40), torch.Generator()
+    first = warmup.field.epoch
+    state = warmup.init(warmup.starts(2, generator), generator)
+    for _ in range(40):
+        state, _ = warmup.step(state, generator)
+    kernel: Any = warmup.tuned()
+    assert 400 // kernel.guide.size == warmup.field.epoch == warmup.sampler.field.epoch == 2 * first
+    assert kernel.steps % warmup.field.sweep == 0

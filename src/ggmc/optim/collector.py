@@ -37,6 +37,7 @@ from ggmc.sampling.lock import locked, new_folder
 from ggmc.sampling.provenance import described
 from ggmc.trace import diagnostics
 from ggmc.trace.run_folder import RunFolder, holds_a_run
+from ggmc.trace.save_load import check_predict_at
 from ggmc.trace.store import Block, MemoryStore, Store
 from ggmc.trace.trace import Trace
 from ggmc.trace.zarr_store import ZarrStore
@@ -105,6 +106,8 @@ class Collector:
         self._tested, self._has_potentials = True, False
         self._begun, self._seconds = time.perf_counter(), 0.0
         self._remarks: list[str] = []
+        self._given: PlainDict = {}
+        """Attributes that the user gave with the folder."""
         self._checkpoints: Checkpoints | None = None
         self._store: Store = MemoryStore()
         self._open = ExitStack()
@@ -181,7 +184,7 @@ class Collector:
 
     def _attributes(self) -> PlainDict:
         seconds = self._seconds + time.perf_counter() - self._begun
-        return {"sampling_time": seconds, "dtype": str(self.target.dtype).removeprefix("torch.")}
+        return self._given | {"sampling_time": seconds, "dtype": str(self.target.dtype).removeprefix("torch.")}
 
     def _settings(self) -> PlainDict:
         return {"kernel": to_dict(self._kernel()), "drawn": self.done, "attributes": self._attributes()}
@@ -203,12 +206,13 @@ class Collector:
         path = Path(folder.path)
         self._checkpoints = Checkpoints(path, folder.checkpoint_every)
         goes_on = holds_a_run(path)
+        self._given = dict(folder.attributes)
         if goes_on:
-            self._require_same_loop(path)
+            self._require_same_loop(folder)
         with ExitStack() as opened:  # the folder is let go of if something fails here
             opened.enter_context(locked(path) if goes_on else new_folder(path))
             if goes_on:
-                self._go_on(path, self._checkpoints)
+                self._go_on(folder, self._checkpoints)
             else:
                 self._begin(folder, self._checkpoints)
             self._open = opened.pop_all()
@@ -219,7 +223,8 @@ class Collector:
         facts = described(self.target, to_dict(self._kernel()), settings, self._attributes())
         self._store = ZarrStore.create(folder, self.target, facts, {})
 
-    def _require_same_loop(self, path: Path) -> None:
+    def _require_same_loop(self, folder: RunFolder) -> None:
+        path = Path(folder.path)
         stored = ZarrStore.read(path)
         plan, name = stored.settings["settings"], self._optimiser.kernel.name
         if plan is None:
@@ -230,14 +235,17 @@ class Collector:
         shapes = {name: list(shape) for name, shape in self.target.layout.shapes.items()}
         if stored.settings["layout"] != shapes:
             raise BadInput(f"{path} holds draws of {stored.settings['layout']}, but the module has {shapes}")
+        check_predict_at(stored.settings, folder.predict_at, path)
 
-    def _go_on(self, path: Path, checkpoints: Checkpoints) -> None:
+    def _go_on(self, folder: RunFolder, checkpoints: Checkpoints) -> None:
+        path = Path(folder.path)
         stored = ZarrStore.read(path)
         chosen = usable(checkpoints.newest(), stored)
         self._restore(chosen.state)
         self._remarks = [*stored.settings["remarks"], *chosen.remarks]
         self.done = chosen.state["drawn"]
-        self._store = ZarrStore.reopen(path, self.target, self.done)
+        self._given = stored.settings["attributes"]
+        self._store = ZarrStore.reopen(path, self.target, self.done, folder.predict_at)
 
     def _state(self) -> PlainDict:
         others = {name: _state_of(thing) for name, thing in self._also.items()}

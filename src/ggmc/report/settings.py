@@ -131,8 +131,17 @@ def how_to_repeat(found: Findings, texts: Texts) -> Texts:
         plan = plan | {"draws": max(plan["draws"], store.settings["drawn"])}  # a run may have been made longer
         names = ("draws", "warmup", "chains", "seed", "target_accept", "anneal")
         given = ", ".join(f"{name}={plan[name]!r}" for name in names if plan.get(name) is not None)
-        code = f"ggmc.sample(target, {as_code(asked)}, {given}, out=...)"
-        steps.append(("With the same target and versions, this makes the same draws, bit for bit.", code))
+        if plan.get("part") is not None:
+            number, parts = plan["part"]
+            which = f"task {number} of {parts}, counted from 0"
+            why = f"With the same target and versions, this makes the same draws, bit for bit, in {which}."
+            steps.append((why, f"ggmc.jug.chains(make_target, {as_code(asked)}, {given}, out=...)"))
+        else:
+            # With given starts, the random numbers depend on them too.
+            starts = ", start=..." if plan.get("own_seed", plan.get("seed")) != plan.get("seed") else ""
+            same = "target, starts and versions" if starts else "target and versions"
+            code = f"ggmc.sample(target, {as_code(asked)}, {given}{starts}, out=...)"
+            steps.append((f"With the same {same}, this makes the same draws, bit for bit.", code))
         steps.append(("This continues the run.", f"ggmc.resume({str(store.path)!r}, target, draws=...)"))
     elif store is not None and "training_loop" in plan:
         steps.append(("It was made by a training loop, which goes on if it is started again with this folder.", ""))

@@ -27,7 +27,7 @@ from ggmc.sampling.run import Run, carry_out
 from ggmc.targets.base import Target, require_target
 from ggmc.targets.layout import Tree
 from ggmc.trace.run_folder import RunFolder, checked_path
-from ggmc.trace.save_load import check_target
+from ggmc.trace.save_load import check_predict_at, check_target
 from ggmc.trace.trace import Trace
 from ggmc.trace.zarr_store import ZarrStore
 
@@ -87,8 +87,7 @@ def resume(
         raise BadInput(f"{path} is a training loop of {request['training_loop']}: run its own program again")
     _check_request(path, request)
     own = _kernel(stored, kernel)
-    if stored.settings["predictions_only"] and predict_at is None:
-        raise BadInput(f"{path} keeps predictions only: give its inputs, predict_at, again")
+    check_predict_at(stored.settings, predict_at, path)
     ranks = current()
     with locked(path) if ranks.first else nullcontext():
         stored = ZarrStore.read(path)  # once more: until now another process may have written to it

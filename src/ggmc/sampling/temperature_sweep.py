@@ -11,6 +11,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+import numpy as np
 from torch import Tensor
 
 from ggmc.errors import BadInput, require_positive
@@ -132,8 +133,14 @@ def _check(target: Target, kernel: Kernel | None, x: Tree, y: Tree) -> None:
 def _row(trace: Trace, x: Tree, y: Tree) -> dict[str, float]:
     size = trace.kernel.step_size
     row = {
-        "acceptance": float(trace.stats["acceptance_rate"].mean()),
+        "acceptance": _mean(trace.stats["acceptance_rate"]),
         "step_size": float("nan") if size is None else float(size),
-        "potential": float(-trace.stats["lp"].mean()),
+        "potential": -_mean(trace.stats["lp"]),
     }
     return row if x is None else row | trace.score(x, y)
+
+
+def _mean(values: np.ndarray) -> float:
+    """Over the trajectories at which it was computed."""
+    known = values[~np.isnan(values)]
+    return float(known.mean()) if known.size else float("nan")

@@ -15,6 +15,7 @@ from ggmc.kernels.serialise import known_or_settings
 from ggmc.plain import PlainDict
 from ggmc.targets.base import Target, require_target
 from ggmc.targets.fingerprint import compared, differences, fingerprint
+from ggmc.targets.layout import Tree
 from ggmc.trace.merged import merge
 from ggmc.trace.record import draws_at_once
 from ggmc.trace.run_folder import FORMAT, RunFolder, checked_path, holds_a_run, make_folder
@@ -97,6 +98,20 @@ def save(trace: Trace, path: str | Path) -> None:
         stats = {name: array[:, draws] for name, array in trace.stats.items()}
         store.append(Block(np.asarray(trace.positions[:, draws]), stats))
     store.commit({"warnings": list(trace.warnings)}, {})
+
+
+def check_predict_at(settings: PlainDict, predict_at: Tree, path: Path) -> None:
+    """Refuse to go on with a run that kept something else: predictions where draws were kept, or draws for predictions.
+
+    Args:
+        settings: Of the run.
+        predict_at: The inputs at which predictions are to be kept; None to keep draws.
+        path: The run's folder, for the message.
+    """
+    if settings["predictions_only"] and predict_at is None:
+        raise BadInput(f"{path} keeps predictions only: give its inputs, predict_at, again")
+    if predict_at is not None and not settings["predictions_only"]:
+        raise BadInput(f"{path} keeps draws, and not predictions only: leave predict_at out")
 
 
 def check_target(settings: PlainDict, target: Target, path: Path) -> None:

@@ -123,7 +123,7 @@ def _configurational(positions: Rows, target: Target, draws: int) -> np.ndarray:
     found: list[np.ndarray] = []
     with progress.bar(spread, desc="configurational temperature") as numbers:
         for number in numbers:
-            rows = torch.tensor(positions[:, number], device=target.device)
+            rows = torch.tensor(positions[:, number], dtype=target.dtype, device=target.device)
             product = (rows * target.potential_and_gradient(rows)[1]).double()
             parts = target.layout.views(product)
             means = [product.mean(1), *(part.reshape(len(part), -1).mean(1) for part in parts.values())]

@@ -1,0 +1,17 @@
+"""The number of steps of a trajectory, where it is drawn from a range."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import torch
+
+from ggmc.dynamics import length
+
+
+def test_every_length_of_a_range_is_as_likely_both_ends_included() -> None:
+    generator = torch.Generator().manual_seed(0)
+    drawn = Counter(length.draw((2, 4), generator) for _ in range(3000))
+    assert set(drawn) == {2, 3, 4}
+    deviation = (3000 * (1 / 3) * (2 / 3)) ** 0.5
+    assert all(abs(number - 1000) < 6 * deviation for number in drawn.values())  # false failures: below 1e-8
