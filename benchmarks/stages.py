@@ -3,8 +3,8 @@
 Run with `OMP_NUM_THREADS=1 .venv/bin/python -m benchmarks.stages` (about ten minutes on one core). Gradients are
 counted, not seconds. Trajectories start at equilibrium with fresh momenta: of the Gaussians, from exact draws; of the
 logistic regression, N = 10,000 and d = 50, whitened by its curvature, and of the network, from a run of HMC. With full
-gradients they travel for a fixed time, a quarter turn of the slowest direction (the network's: 24 gradients), drawn from
-± ¼ of it; guides with a tape take a fixed number of gradients, whole sweeps for every word.
+gradients they travel for a fixed time, a quarter turn of the slowest direction (the network's: 24 gradients), drawn
+from ± ¼ of it; guides with a tape take a fixed number of gradients, whole sweeps for every word.
 """
 
 from __future__ import annotations
