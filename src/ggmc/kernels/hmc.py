@@ -31,12 +31,12 @@ class HMC(WordKernel):
         temperature: T.
         mass: As in `ggmc.GGMC`.
         adjust: Whether trajectories are tested.
-        scheme: The word, with O at both ends only: "O(BAB)O", or one of several stages such as "O(BCSS3)O".
+        scheme: The word, with O at both ends only: by default "O(BAB)O"; or one of several stages such as "O(BCSS3)O".
 
     Example:
         >>> import ggmc
-        >>> ggmc.HMC(step_size=0.1, steps=(5, 10)).scheme
-        'O(BAB)O'
+        >>> ggmc.HMC(step_size=0.1, steps=(5, 10)).steps
+        (5, 10)
     """
 
     step_size: float | None = None
@@ -45,13 +45,15 @@ class HMC(WordKernel):
     temperature: float = 1.0
     mass: MassLike = None
     adjust: bool = True
-    scheme: str = "O(BAB)O"
+    scheme: str | None = None
 
     def __post_init__(self) -> None:
         check_settings(self)
         length.check(self.steps)
         if self.step_size is not None and self.steps is None:
             raise BadInput("HMC with a given step_size needs steps too: give steps, or leave both to warm-up")
+        if self.scheme is None:
+            return
         scheme = scheme_of(self.scheme, self.adjust)
         if scheme.tempered or not scheme.plan(1).before:
             raise BadInput(
@@ -60,4 +62,4 @@ class HMC(WordKernel):
             )
 
     def program(self, field: GradientField) -> Program:
-        return Program(self.scheme, math.inf, self.steps)
+        return Program("O(BAB)O" if self.scheme is None else self.scheme, math.inf, self.steps)
