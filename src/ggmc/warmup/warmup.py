@@ -33,8 +33,7 @@ from ggmc.warmup.mass import kind_to_learn, per_tensor
 from ggmc.warmup.step_size import DualAveraging, acceptance, first_step_size
 from ggmc.warmup.windows import Window, refuse_if_nothing_moves, windows
 
-FIRST_REACH = 10  # gradients of the first paths, before any have been seen ...
-FIRST_SWEEPS = 5  # ... or sweeps, where trajectories are whole numbers of those
+FIRST_REACH, FIRST_SWEEPS = 10, 5  # gradients of the first paths, or sweeps where those must be whole
 
 
 class Warmup:
@@ -192,7 +191,8 @@ class Warmup:
             return self.sampler.parameters.steps
         unit, time = length.sweep_in_steps(field, self.per_step), self.learnt.time
         if unit > 1:
-            return (unit * max(1, round((time or 0.0) / step_size / unit)),) * 2
+            steps = unit * max(1, round((time or 0.0) / step_size / unit))
+            return steps, steps
         if field.deterministic and not field.exact and self.learnt.dual is not None:
             # Shorter steps do not correct what the guide gets wrong over a given time; a shorter time does.
             step_size = max(step_size, self.learnt.dual.first / 4)
