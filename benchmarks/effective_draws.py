@@ -4,7 +4,7 @@ Run with `make bench`, or `.venv-bench/bin/python -m benchmarks.effective_draws`
 defaults, 4 chains of 1000 draws after 1000 of warm-up. The figure is the worst parameter's bulk effective draws over
 the gradients spent on the draws; the second column squares each parameter first, since a chain can be quick about means
 and slow about spreads. Seconds include warm-up and compilation. `--kernels` compares this library's own kernels
-instead, which is how the default was chosen.
+instead, and `--stages` words of several stages with the default, which is how the default was chosen.
 """
 
 from __future__ import annotations
@@ -26,6 +26,7 @@ with warnings.catch_warnings():
 import ggmc
 from benchmarks.peers import installed
 from benchmarks.posteriors import NAMES, Posterior, german_credit, posteriordb
+from ggmc.dynamics.scheme import Scheme
 from ggmc.kernels import Kernel
 
 WARMUP, CHAINS = 1000, 4
@@ -56,7 +57,14 @@ def ours(posterior: Posterior, draws: int, kernel: Kernel | None = None, compile
     begun = time.perf_counter()
     trace = ggmc.sample(target.compile() if compiled else target, kernel, draws, WARMUP, CHAINS, progress=False)
     seconds = time.perf_counter() - begun
-    return Efficiency.of(posterior.reported(trace.draws), int(trace.stats["n_steps"].sum()), seconds)
+    gradients = int(trace.stats["n_steps"].sum()) * gradients_per_step(kernel)
+    return Efficiency.of(posterior.reported(trace.draws), gradients, seconds)
+
+
+def gradients_per_step(kernel: Kernel | None) -> int:
+    """Gradients of each step: more than one for words of several stages."""
+    scheme = kernel.scheme if isinstance(kernel, ggmc.GGMC | ggmc.HMC | ggmc.MALT) else None
+    return 1 if scheme is None else Scheme(scheme).gradients_per_step
 
 
 def nuts(posterior: Posterior, draws: int, dense: bool = False) -> Efficiency:
@@ -102,11 +110,13 @@ def main() -> None:
     """Print the table."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--kernels", action="store_true", help="compare this library's kernels with one another")
+    parser.add_argument("--stages", action="store_true", help="compare the default's word with those of several stages")
     parser.add_argument("--draws", type=int, default=1000, help="of each chain, on both sides")
     parser.add_argument("names", nargs="*", help="posteriors; all of them if none is named")
     options = parser.parse_args()
     logging.getLogger("ggmc").setLevel(logging.ERROR)
     names = options.names or ["german_credit", *NAMES]
+    kernels: dict[str, Kernel] = {}
     if options.kernels:
         kernels = {
             "GGMC O(BAB)O": ggmc.GGMC(scheme="O(BAB)O"),
@@ -114,6 +124,9 @@ def main() -> None:
             "HMC": ggmc.HMC(),
             "MALT": ggmc.MALT(),
         }
+    elif options.stages:
+        kernels = {word: ggmc.GGMC(scheme=word) for word in ("O(BAB)O", "O(BCSS2)O", "O(BCSS3)O")}
+    if kernels:
         table({name: partial(ours, draws=options.draws, kernel=kernel) for name, kernel in kernels.items()}, names)
     else:
         # The default of ggmc.sample finds a dense mass where it can, NumPyro's a diagonal one: show both.

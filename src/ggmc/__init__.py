@@ -18,6 +18,7 @@ from ggmc.bayes.posterior import Posterior
 from ggmc.bayes.predict import Prediction
 from ggmc.dynamics import schedule
 from ggmc.dynamics.learning_rate import from_learning_rate, to_learning_rate
+from ggmc.dynamics.stages import STAGES
 from ggmc.guides import ControlVariate, Exact, Minibatch, Surrogate
 from ggmc.guides.orders import CustomOrder
 from ggmc.kernels import AMAGOLD, GGMC, HMC, MALA, MALT, SGHMC, SGLD, SGNHT
@@ -46,6 +47,7 @@ __all__ = [
     "SGHMC",
     "SGLD",
     "SGNHT",
+    "STAGES",
     "ControlVariate",
     "CustomOrder",
     "DataDensity",

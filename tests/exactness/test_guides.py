@@ -17,7 +17,7 @@ from tests.support.invariance import independence_violations, noisy_funnel, nois
 F64 = torch.float64
 ORDERS = ["iid", "epoch", "palindrome"]
 CURVATURES = ["none", "diagonal", "dense"]
-SCHEMES = ["OBABO", "O(ABA)O", "O(BAB)O", "BAOAB", "ABOBA", "ACA"]
+SCHEMES = ["OBABO", "O(ABA)O", "O(BAB)O", "BAOAB", "ABOBA", "ACA", "O(BCSS3d)O", "OBCSS2O"]
 
 
 def mirrored(entries: int, batches: int, generator: torch.Generator) -> torch.Tensor:

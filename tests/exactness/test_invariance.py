@@ -12,10 +12,14 @@ import ggmc
 from tests.support.invariance import Case, funnel, independence_violations, quartic, skewed, violations
 
 WORDS = ["OBABO", "BAOAB", "ABOBA", "OABAO", "O(BAB)O", "O(ABA)O", "O(BABAB)O", "AOBOA"]
+STAGES = ["O(BCSS3)O", "OBCSS2O", "O(BCSS4d)O"]
 
 KERNELS: list[Any] = [
     *[lambda h, T, M, w=w: ggmc.GGMC(h, 0.7, 1, w, temperature=T, mass=M) for w in WORDS],
     *[lambda h, T, M, w=w: ggmc.GGMC(h, 0.7, 3, w, temperature=T, mass=M) for w in WORDS],
+    *[lambda h, T, M, w=w: ggmc.GGMC(2.2 * h, 0.7, 2, w, temperature=T, mass=M) for w in STAGES],
+    lambda h, T, M: ggmc.HMC(2.2 * h, 2, temperature=T, mass=M, scheme="O(ME2)O"),
+    lambda h, T, M: ggmc.MALT(2.2 * h, 0.7, 2, temperature=T, mass=M, scheme="OBCSS3O"),
     lambda h, T, M: ggmc.GGMC(h, 0.13, 1, temperature=T, mass=M),
     lambda h, T, M: ggmc.GGMC(h, math.inf, 2, temperature=T, mass=M),
     lambda h, T, M: ggmc.GGMC(h, 0.5, (1, 4), "O(BAB)O", temperature=T, mass=M),
@@ -41,7 +45,8 @@ def _cases() -> list[Any]:
     ]
     # Every kernel on the two targets that show most; then every setting with one kernel of each kind.
     table = [(make, *settings[i]) for make in KERNELS for i in (0, 6)]
-    table += [(make, *setting) for setting in settings for make in (KERNELS[0], KERNELS[8], KERNELS[12], KERNELS[-1])]
+    some = [KERNELS[i] for i in (0, 8, 12, 17, -1)]
+    table += [(make, *setting) for setting in settings for make in some]
     return table
 
 

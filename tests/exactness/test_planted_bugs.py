@@ -188,6 +188,14 @@ def test_unequal_half_kicks(monkeypatch: pytest.MonkeyPatch) -> None:
     assert caught(ggmc.GGMC(0.8, 0.13, 1))
 
 
+def test_shares_that_are_no_palindrome(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two stages with unequal kicks at their ends, and the refusal switched off."""
+    monkeypatch.setattr(Scheme, "not_reversible", None)
+    assert caught(ggmc.GGMC(1.2, 0.13, 2, "O(B0.1ABAB0.3)O"))
+    assert caught(ggmc.GGMC(1.2, 0.13, 2, "O(BA0.4BA0.6B)O"))
+    assert not caught(ggmc.GGMC(1.2, 0.13, 2, "O(B0.2ABAB0.2)O"))
+
+
 def test_steps_that_shrink_along_the_way(monkeypatch: pytest.MonkeyPatch) -> None:
     """A cosine decay inside a trajectory: the way back would take other steps."""
 

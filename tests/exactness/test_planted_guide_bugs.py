@@ -11,6 +11,7 @@ from torch import Tensor
 
 import ggmc
 from ggmc.dynamics import metropolis
+from ggmc.dynamics.letters import Motion
 from ggmc.dynamics.schedule import Along, Cosine, ThereAndBack
 from ggmc.dynamics.state import State
 from ggmc.guides import orders as tape
@@ -39,6 +40,23 @@ def caught(kernel: Any, case: Case | None = None, trajectories: int = 12) -> boo
 @pytest.mark.parametrize("order", ORDERS)
 def test_without_a_bug_nothing_is_caught(order: str) -> None:
     assert not caught(kernel(order))
+
+
+@pytest.mark.parametrize("order", ["iid", "palindrome"])
+def test_one_stages_kick_reads_another_stages_entry(monkeypatch: pytest.MonkeyPatch, order: str) -> None:
+    """The second kick of six reads what the first one has read."""
+    three = ggmc.GGMC(1.0, 0.5, 2, "O(BCSS3d)O", ggmc.Minibatch(4, order))
+    assert not caught(three)
+    force = Motion.force
+
+    def buggy(self: Motion) -> Tensor:
+        if self.gradient is None and self._read == 1 and self._tape is not None:
+            self.gradient, self.potential = self._field(self.position, self._tape[0])
+            self._read += 1
+        return force(self)
+
+    monkeypatch.setattr(Motion, "force", buggy)
+    assert caught(three)
 
 
 def _tapes(monkeypatch: pytest.MonkeyPatch, change: Any) -> None:

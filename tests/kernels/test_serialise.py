@@ -34,6 +34,10 @@ def by_way_of_json(kernel: Any) -> Any:
         ggmc.GGMC(0.1, along=Along(ThereAndBack(Drops((0.1, 0.5, 0.7))))),
         ggmc.GGMC(mass="dense", guide=ggmc.ControlVariate(10, "iid", "diagonal")),
         ggmc.SGNHT(0.1, thermal_mass=3.0),
+        ggmc.GGMC(0.1, scheme="O(BCSS3)O"),
+        ggmc.GGMC(0.1, scheme="OB0.2ABAB0.2O"),
+        ggmc.HMC(0.1, 3, scheme="O(BCSS4)O"),
+        ggmc.MALT(0.1, steps=3, scheme="OBCSS2O"),
     ],
     ids=str,
 )

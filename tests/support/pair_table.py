@@ -50,7 +50,7 @@ GUIDES: dict[str, Any] = {
     "control variate": ggmc.ControlVariate(4, curvature="dense", anchor=ANCHOR),
     "control variate, diagonal": ggmc.ControlVariate(5, "epoch", "diagonal", anchor=ANCHOR),
 }
-WORDS = {"OBABO": "OBABO", "O(ABA)O": "O(ABA)O", "ACA": "ACA", "BAOAB": "BAOAB"}
+WORDS = {"OBABO": "OBABO", "O(ABA)O": "O(ABA)O", "ACA": "ACA", "BAOAB": "BAOAB", "OBCSS3O": "OBCSS3O"}
 
 
 SHARE = 0.35  # of a term in the likelihood, so that enough draws of the prior are kept

@@ -38,7 +38,8 @@ def test_the_field_that_is_kept_is_that_of_the_chosen_size(best: int) -> None:
         """Accepts everything with the best number of batches, and else nothing."""
         log_accept = torch.full((2,), 0.0 if field.epoch == best else -math.inf, dtype=F64)
         accepted, zero = log_accept == 0, torch.zeros(2, dtype=F64)
-        return SimpleNamespace(step=lambda state, *_: (state, Info(log_accept, accepted, ~accepted, zero, zero, 4)))
+        info = Info(log_accept, accepted, ~accepted, zero, zero, 4)
+        return SimpleNamespace(step=lambda state, *_: (state, info), gradients_per_step=1)
 
     unused: Any = None
     search = Search(guide, target, sampler_on, guide.bind(target), lambda *_: unused, wanted=0.65)

@@ -115,7 +115,7 @@ def test_one_broken_path_does_not_spoil_the_others() -> None:
     assert abs(0.1 * best - math.pi / 2) < 0.4
 
 
-@pytest.mark.parametrize("word", ["OBABO", "O(BAB)O", "O(ABA)O", "BAOAB"])
+@pytest.mark.parametrize("word", ["OBABO", "O(BAB)O", "O(ABA)O", "BAOAB", "O(BCSS3)O"])
 def test_explored_paths_keep_their_energy_and_their_acceptance(word: str) -> None:
     target = gaussian()
     warmup = Warmup(ggmc.GGMC(scheme=word, temperature=0.25), target, 100)
@@ -145,6 +145,29 @@ def test_minibatches_travel_whole_sweeps() -> None:
     assert isinstance(trace.kernel.steps, int)
     assert trace.kernel.steps % 8 == 0
     assert (trace.stats["n_steps"] == trace.kernel.steps).all()
+
+
+@pytest.mark.parametrize(("word", "unit"), [("O(BCSS2d)O", 4), ("O(BCSS3d)O", 8), ("O(ABABABA)O", 8)])
+def test_minibatches_travel_whole_sweeps_with_several_gradients_in_a_step(word: str, unit: int) -> None:
+    """Four batches out and back are eight gradients: four steps of two, or three sweeps in eight steps of three."""
+    kernel = ggmc.GGMC(guide=ggmc.Minibatch(100), scheme=word)
+    warmup = Warmup(kernel, logistic(400), 60)
+    assert warmup.unit == unit
+    trace = ggmc.sample(logistic(400), kernel, draws=10, warmup=60, progress=False)
+    assert isinstance(trace.kernel.steps, int)
+    assert trace.kernel.steps % unit == 0
+
+
+def test_a_word_of_several_stages_is_tuned_to_longer_and_fewer_steps() -> None:
+    frequencies = torch.linspace(1, 5, 25, dtype=F64)
+    target = ggmc.Density(lambda x: -((frequencies * x) ** 2).sum() / 2, torch.zeros(25, dtype=F64))
+    one, three = (
+        ggmc.sample(target, ggmc.GGMC(scheme=word, mass="identity"), draws=100, warmup=200, progress=False)
+        for word in ("O(BAB)O", "O(BCSS3)O")
+    )
+    assert three.kernel.step_size > 2 * one.kernel.step_size
+    assert three.stats["n_steps"].mean() < one.stats["n_steps"].mean()
+    assert three.stats["acceptance_rate"].mean() > 0.7
 
 
 @pytest.mark.parametrize("seed", [0, 2, 3])

@@ -26,6 +26,19 @@ from ggmc.guides.order_check import check_reversible, is_built_in
 from ggmc.targets.base import Target
 
 
+def scheme_of(word: str, adjust: bool) -> Scheme:
+    """A word as a scheme; one that no test can correct is refused where trajectories are to be tested.
+
+    Args:
+        word: As given by the user.
+        adjust: Whether trajectories are tested.
+    """
+    scheme = Scheme(word)
+    if adjust and scheme.not_reversible is not None:
+        raise NotExact(scheme.not_reversible, Condition.WORD)
+    return scheme
+
+
 def not_retraceable(
     scheme: Scheme, steps: tuple[int, int], along: Along | None, field: GradientField
 ) -> NotExact | None:

@@ -1,6 +1,7 @@
 """How long a trajectory is: a number of steps, a range to draw it from, or text in epochs or sweeps.
 
-An epoch is as many gradients as make one pass over the data; a sweep, as many as until the order of batches repeats.
+An epoch is as many gradients as make one pass over the data; a sweep, as many as until the order of batches repeats. A
+step of a word with several stages takes several gradients, so that an epoch or a sweep is fewer steps.
 
 Example:
     >>> import torch, ggmc
@@ -10,10 +11,13 @@ Example:
     >>> field = ggmc.Minibatch(10).bind(target)          # ten batches, out and back
     >>> length.in_steps("3 epochs", field), length.in_steps("1 sweep", field), length.in_steps((5, 8), field)
     ((30, 30), (20, 20), (5, 8))
+    >>> length.in_steps("1 sweep", field, per_step=2)    # two gradients in each of ten steps
+    (10, 10)
 """
 
 from __future__ import annotations
 
+import math
 import re
 
 import torch
@@ -40,20 +44,51 @@ def check(steps: Steps | None) -> None:
         raise BadInput(f"steps must be a pair (least, most), got {steps!r}")
 
 
-def in_steps(steps: Steps | None, field: GradientField) -> tuple[int, int]:
+def in_steps(steps: Steps | None, field: GradientField, per_step: int = 1) -> tuple[int, int]:
     """The least and the largest number of steps.
 
     Args:
         steps: As given by the user; None is the field's own length.
-        field: Knows how many steps an epoch and a sweep are.
+        field: Knows how many gradients an epoch and a sweep are.
+        per_step: Gradients of one step.
     """
     if steps is None:
-        return field.default_steps, field.default_steps
+        own = own_length(field, per_step)
+        return own, own
     if isinstance(steps, str):
         number, unit = _parsed(steps)
-        length = number * {"step": 1, "epoch": field.epoch, "sweep": field.sweep}[unit]
+        if unit == "step":
+            return number, number
+        gradients = number * (field.epoch if unit == "epoch" else field.sweep)
+        if unit == "sweep" and field.whole_sweeps and gradients % per_step:
+            least = sweep_in_steps(field, per_step) * per_step // field.sweep
+            raise BadInput(
+                f"steps={steps!r} is {gradients} gradients, no whole number of steps of {per_step} gradients each: use "
+                f"{least} sweeps or a multiple of that, another batch size, or a word with one kick in each step"
+            )
+        length = math.ceil(gradients / per_step)
         return length, length
     return _ends(steps)
+
+
+def own_length(field: GradientField, per_step: int) -> int:
+    """The steps of a trajectory where none are given: the field's own number of gradients, in whole sweeps if it must.
+
+    Args:
+        field: Gives the number.
+        per_step: Gradients of one step.
+    """
+    return sweep_in_steps(field, per_step) if field.whole_sweeps else math.ceil(field.default_steps / per_step)
+
+
+def sweep_in_steps(field: GradientField, per_step: int) -> int:
+    """The least number of steps that is a whole number of sweeps, for a field that wants those; for others 1.
+
+    Args:
+        field: Whose sweep.
+        per_step: Gradients of one step.
+    """
+    return math.lcm(field.sweep, per_step) // per_step if field.whole_sweeps else 1
 
 
 def draw(steps: tuple[int, int], generator: torch.Generator) -> int:

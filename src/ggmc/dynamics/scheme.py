@@ -2,10 +2,11 @@
 
 Parentheses mark the part repeated `steps` times; without them the whole word is. A letter that stands n times in the
 repeated part gets t = h/n each time, and one that stands n times outside it gets t = steps·h/n: over a trajectory each
-letter acts for the time steps·h, so that γ always means the same loss per unit of time.
+letter acts for the time steps·h, so that γ always means the same loss per unit of time. A number after a letter gives
+it another share than 1/n (`spelling.py`), and a name stands for a part with such shares (`stages.py`).
 
-A word that reads the same backwards can be retraced if each of its letters can, so that a Metropolis test can correct
-it. No other word can.
+A word that reads the same backwards, shares included, can be retraced if each of its letters can, so that a Metropolis
+test can correct it. No other word can.
 
 Example:
     >>> from ggmc.dynamics.scheme import Scheme
@@ -26,6 +27,7 @@ from typing import NamedTuple
 
 from ggmc.dynamics.letters import LETTERS, Alphabet, Letter
 from ggmc.dynamics.schedule import Factors
+from ggmc.dynamics.spelling import Spelt, Symbol, parts, spell
 from ggmc.errors import BadInput, require_count
 
 
@@ -38,7 +40,9 @@ class Move(NamedTuple):
     """The temperature of its noise, divided by T."""
 
     def __str__(self) -> str:
-        time = self.time.limit_denominator(10_000)
+        time = self.time
+        if time.denominator > 1000:
+            return f"{self.letter} {float(time):.4g}h"
         top = "h" if time.numerator == 1 else f"{time.numerator}h"
         return f"{self.letter} {top}" + (f"/{time.denominator}" if time.denominator > 1 else "")
 
@@ -67,7 +71,8 @@ class Scheme:
     """A word whose letters are known.
 
     Args:
-        word: Letters, with at most one pair of parentheses.
+        word: Letters, with at most one pair of parentheses; numbers after letters are their shares of the time, and
+            names such as BCSS3 stand for letters with shares.
         letters: The alphabet, by default O, B, A, C, E.
 
     Example:
@@ -81,8 +86,7 @@ class Scheme:
     _plans: dict[tuple[int, Factors | None], Plan] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        head, body, tail = self._parts()
-        word = head + body + tail
+        word = self.spelt.letters
         kicks = sorted({letter for letter in word if self.letters[letter].kicks})
         if not kicks or not any(self.letters[letter].drifts for letter in word):
             raise BadInput(f"the word {self.word!r} needs both a kick B and a drift A: without them nothing moves")
@@ -91,22 +95,29 @@ class Scheme:
                 f"the word {self.word!r} has both kicks, {' and '.join(kicks)}, which would count their time twice: "
                 "use one"
             )
-        twice = sorted(set(head + tail) & set(body))
+        inside = {symbol.letter for symbol in self.spelt.body}
+        twice = sorted(inside & {symbol.letter for symbol in self.spelt.head + self.spelt.tail})
         if twice:
             raise BadInput(
                 f"the word {self.word!r} has {twice[0]} both inside and outside the parentheses, so its time would "
                 "count twice: keep each letter on one side"
             )
 
+    @cached_property
+    def spelt(self) -> Spelt:
+        """Its letters, with their shares of the time."""
+        return spell(self.word, self.letters)
+
     @property
     def not_reversible(self) -> str | None:
         """Why a trajectory cannot be retraced, if it cannot."""
-        letters = "".join(self._parts())
-        for place, (front, back) in enumerate(zip(letters, reversed(letters), strict=True), start=1):
+        symbols, letters = self.spelt.symbols, self.spelt.letters
+        for place, (front, back) in enumerate(zip(symbols, reversed(symbols), strict=True), start=1):
             if front != back:
+                one, other = (front, back) if front.letter == back.letter else (front.letter, back.letter)
                 return (
-                    f"the word {self.word!r} must read the same backwards: letter {place} is {front}, "
-                    f"but letter {place} from the end is {back}"
+                    f"the word {self.word!r} must read the same backwards: letter {place} is {one}, "
+                    f"but letter {place} from the end is {other}"
                 )
         for letter in dict.fromkeys(letters):
             reason = self.letters[letter].not_reversible
@@ -117,22 +128,27 @@ class Scheme:
     @cached_property
     def repeated(self) -> Scheme:
         """The part in parentheses as a word of its own, which keeps its plans."""
-        return Scheme(self._parts()[1], self.letters)
+        return Scheme(parts(self.word, self.letters)[1], self.letters)
 
     @property
     def tempered(self) -> bool:
         """Whether a temperature along the trajectory has an effect: some letter of the repeated part draws noise."""
-        return any(self.letters[letter].noisy for letter in self._parts()[1])
+        return any(self.letters[symbol.letter].noisy for symbol in self.spelt.body)
 
     @property
     def noisy(self) -> bool:
         """Whether some letter draws noise, and so refreshes the momentum where there is friction."""
-        return any(self.letters[letter].noisy for letter in "".join(self._parts()))
+        return any(self.letters[letter].noisy for letter in self.spelt.letters)
 
     @property
     def own_letters(self) -> dict[str, Letter]:
         """The letters of the word that are not the library's."""
-        return {x: self.letters[x] for x in "".join(self._parts()) if self.letters[x] is not LETTERS.get(x)}
+        return {x: self.letters[x] for x in self.spelt.letters if self.letters[x] is not LETTERS.get(x)}
+
+    @cached_property
+    def gradients_per_step(self) -> int:
+        """Gradients that one step more costs: its stages."""
+        return max(1, self.plan(2).gradients - self.plan(1).gradients)
 
     def plan(self, steps: int, factors: Factors | None = None) -> Plan:
         """The trajectory spelt out.
@@ -153,17 +169,17 @@ class Scheme:
             steps: How often the repeated part is carried out.
             factors: By which step sizes and temperatures are multiplied, step by step.
         """
-        head, body, tail = self._parts()
         sizes, warmths = factors or Factors((1.0,) * steps, (1.0,) * steps)
         lengths = [Fraction(size) for size in sizes]
-        each = {x: sum(lengths) / Fraction((head + tail).count(x)) for x in head + tail}
+        whole = sum(lengths, Fraction(0))
+
+        def moves(symbols: tuple[Symbol, ...], length: Fraction, warmth: float = 1.0) -> tuple[Move, ...]:
+            return tuple(Move(symbol.letter, symbol.share * length, warmth) for symbol in symbols)
+
         return [
-            tuple(Move(letter, each[letter]) for letter in head),
-            *(
-                tuple(Move(letter, length / body.count(letter), warmth) for letter in body)
-                for length, warmth in zip(lengths, warmths, strict=True)
-            ),
-            tuple(Move(letter, each[letter]) for letter in tail),
+            moves(self.spelt.head, whole),
+            *(moves(self.spelt.body, length, warmth) for length, warmth in zip(lengths, warmths, strict=True)),
+            moves(self.spelt.tail, whole),
         ]
 
     def _plan(self, steps: int, factors: Factors | None) -> Plan:
@@ -196,24 +212,3 @@ class Scheme:
             elif letter.kicks and not known:
                 count, known = count + 1, True
         return count
-
-    def _parts(self) -> tuple[str, str, str]:
-        """The word before, inside and after the parentheses."""
-        if not isinstance(self.word, str):
-            raise BadInput(f"a scheme must be a word such as 'OBABO', got {self.word!r}")
-        names = ", ".join(self.letters)
-        for place, letter in enumerate(self.word, start=1):
-            if letter not in self.letters and letter not in "()":
-                raise BadInput(
-                    f"unknown letter {letter!r} at place {place} of the word {self.word!r}: words are made of {names} "
-                    "and one pair of parentheses"
-                )
-        head, opened, rest = self.word.partition("(")
-        if not opened and head and ")" not in head:
-            return "", head, ""
-        body, closed, tail = rest.partition(")")
-        if not body or not closed or ")" in head or "(" in body or "(" in tail or ")" in tail:
-            raise BadInput(
-                f"the word {self.word!r} must be letters with at most one pair of parentheses around some of them"
-            )
-        return head, body, tail

@@ -28,7 +28,7 @@ class GradientField(ABC):
         epoch: Gradients that make one pass over the data.
         sweep: Gradients after which the tape has come round.
         whole_sweeps: Whether trajectories should be whole numbers of sweeps.
-        default_steps: The steps of a trajectory where none are given; by default one sweep.
+        default_steps: The steps, of one gradient each, of a trajectory where none are given; by default one sweep.
         frozen: A function that returns the tensors that must not change while sampling.
         advice: What warm-up may use.
         found: What was searched for when the guide was bound, such as an anchor, by name: a run that is resumed gives

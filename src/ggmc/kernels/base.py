@@ -56,6 +56,8 @@ class Sampler(ABC):
             refuse_if_not_exact(target, field, (field.default_steps,) if gradients is None else gradients)
         self.target, self.field, self.parameters, self.adjust = target, field, parameters, adjust
         self.remarks = list(remarks)
+        self.gradients_per_step = 1
+        """What a step costs: more than 1 where a word kicks at several positions in each step."""
         self.early_stop = True
         """Whether potentials may stop where rejection is certain. Warm-up, which needs every log α, says no."""
 

@@ -23,10 +23,10 @@ import math
 from dataclasses import dataclass
 
 from ggmc.dynamics import length
+from ggmc.dynamics.exactness import scheme_of
 from ggmc.dynamics.length import Steps
 from ggmc.dynamics.mass import MassLike
 from ggmc.dynamics.schedule import Along, Over, check_along_and_over
-from ggmc.dynamics.scheme import Scheme
 from ggmc.errors import (
     BadInput,
     Condition,
@@ -53,7 +53,8 @@ class GGMC(WordKernel):
         steps: Steps of a trajectory. A pair (least, most) draws the number uniformly for each trajectory; text counts
             in passes over the data ("3 epochs") or until the order of minibatches has come round ("2 sweeps"). None,
             with a step size given, is the guide's own length: one step; for minibatches a sweep.
-        scheme: The word. By default "OBABO", or "O(ABA)O" for palindromic minibatches.
+        scheme: The word. By default "OBABO", or "O(ABA)O" for palindromic minibatches. Words of several stages,
+            such as "O(BCSS3)O", go further per gradient in smooth targets of many dimensions (`ggmc.STAGES`).
         guide: The gradient field that drives the motion.
         temperature: T.
         mass: A tensor [d] or [d, d], or the kind that warm-up shall find: "identity", "diagonal", "dense", or "tensor"
@@ -105,11 +106,9 @@ class GGMC(WordKernel):
         if self.adjust and self.monitor_every > 1:
             raise BadInput(f"monitor_every={self.monitor_every} needs adjust=False: with the test, all are tested")
         if self.scheme is not None:
-            scheme = Scheme(self.scheme)
-            if "C" in scheme.word and math.isinf(self.friction):
+            scheme = scheme_of(self.scheme, self.adjust)
+            if "C" in scheme.spelt.letters and math.isinf(self.friction):
                 raise BadInput("the letter C has no limit of infinite friction: give a finite friction")
-            if self.adjust and scheme.not_reversible is not None:
-                raise NotExact(scheme.not_reversible, Condition.WORD)
         check_along_and_over(self.along, self.over)
         if self.explain and self.monitor_every > 1:
             raise BadInput("explain tells of single trajectories, and monitor_every of several: use one of them")

@@ -11,6 +11,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from ggmc.dynamics import length
+from ggmc.dynamics.exactness import scheme_of
 from ggmc.dynamics.length import Steps
 from ggmc.dynamics.mass import MassLike
 from ggmc.errors import BadInput, require_not_negative
@@ -31,6 +32,7 @@ class MALT(WordKernel):
         temperature: T.
         mass: As in `ggmc.GGMC`.
         adjust: Whether trajectories are tested.
+        scheme: The word, with an O in each step: by default "OBABO"; or one of several stages such as "OBCSS3O".
 
     Example:
         >>> import ggmc
@@ -45,6 +47,7 @@ class MALT(WordKernel):
     temperature: float = 1.0
     mass: MassLike = None
     adjust: bool = True
+    scheme: str | None = None
 
     def __post_init__(self) -> None:
         check_settings(self)
@@ -52,6 +55,11 @@ class MALT(WordKernel):
         length.check(self.steps)
         if self.step_size is not None and self.steps is None:
             raise BadInput("MALT with a given step_size needs steps too: give steps, or leave both to warm-up")
+        if self.scheme is not None and not scheme_of(self.scheme, self.adjust).tempered:
+            raise BadInput(
+                f"MALT has friction along the trajectory, but the scheme {self.scheme!r} has no O in its steps: use a "
+                'word such as "OBABO", or ggmc.HMC'
+            )
 
     def program(self, field: GradientField) -> Program:
-        return Program("OBABO", self.friction, self.steps, fresh_momentum=True)
+        return Program("OBABO" if self.scheme is None else self.scheme, self.friction, self.steps, fresh_momentum=True)

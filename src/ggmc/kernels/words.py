@@ -104,7 +104,7 @@ class WordSampler(Sampler):
             program.friction,
             kernel.temperature,
             fixed_mass(kernel.mass, target.start),
-            length.in_steps(program.steps, field),
+            length.in_steps(program.steps, field, self.scheme.gradients_per_step),
             target.device,
         )
         refusal = not_retraceable(self.scheme, parameters.steps, program.along, field)
@@ -116,6 +116,7 @@ class WordSampler(Sampler):
         lengths = length.some(parameters.steps) if kernel.adjust else ()
         gradients = [self.scheme.plan(number).gradients for number in lengths]
         super().__init__(target, field, parameters, adjust=kernel.adjust, gradients=gradients)
+        self.gradients_per_step = self.scheme.gradients_per_step
         if program.along is not None and not program.along.keeps_temperature and not self.scheme.tempered:
             raise BadInput(
                 f"temperature={program.along.temperature!r} along a trajectory has no effect on the word "

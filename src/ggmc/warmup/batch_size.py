@@ -122,7 +122,8 @@ class Search:
                 acceptances.append(info.acceptance().mean().item())
                 steps.append(info.steps)
         mean_steps, accepted = sum(steps) / len(steps), sum(acceptances) / len(acceptances)
-        score = mean_steps * dual.settled * accepted / (mean_steps / field.epoch + TEST)
+        passes = mean_steps * sampler.gradients_per_step / field.epoch
+        score = mean_steps * dual.settled * accepted / (passes + TEST)
         if all(score > other.score for other in tried.values()):
             self.field = field
         tried[batches] = Tried(score, dual.settled, accepted, field.epoch)

@@ -3,7 +3,7 @@
 While warm-up runs, the positions along each path are kept. From them, for every number of steps n, comes the lag-one
 autocorrelation ρ(n) a chain would have had with trajectories of that length, rejections included: for each coordinate
 and for its square (a path that ends opposite to where it began decorrelates the one and not the other). A chain with
-lag-one autocorrelation ρ needs about (1+ρ)/(1−ρ) draws for one effective draw, each of n gradients; the length to take
+lag-one autocorrelation ρ needs about (1+ρ)/(1−ρ) draws for one effective draw, each of n steps; the length to take
 is the one whose worst coordinate is cheapest. Lengths are drawn from a range around it, and ρ is averaged over that.
 """
 

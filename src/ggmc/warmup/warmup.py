@@ -16,6 +16,7 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
+from ggmc.dynamics import length
 from ggmc.dynamics.letters import fresh_momentum
 from ggmc.dynamics.mass import Mass, fixed_mass
 from ggmc.dynamics.state import Info, Parameters, State, normals
@@ -32,8 +33,7 @@ from ggmc.warmup.mass import kind_to_learn, per_tensor
 from ggmc.warmup.step_size import DualAveraging, acceptance, first_step_size
 from ggmc.warmup.windows import Window, refuse_if_nothing_moves, windows
 
-FIRST_REACH = 10  # steps of the first paths, before any have been seen ...
-FIRST_SWEEPS = 5  # ... or sweeps, where trajectories are whole numbers of those
+FIRST_REACH, FIRST_SWEEPS = 10, 5  # gradients of the first paths, or sweeps where those must be whole
 
 
 class Warmup:
@@ -83,7 +83,7 @@ class Warmup:
         known = advised_mass(target, self.field) if self.tuning and kernel.mass is None else None
         self._mass_is_known = known is not None
         mass = fixed_mass(kernel.mass, target.start) if known is None else known
-        begin = Learnt(mass, FIRST_REACH if self.unit == 1 else FIRST_SWEEPS)
+        begin = Learnt(mass, math.ceil(FIRST_REACH / self.per_step) if self.unit == 1 else FIRST_SWEEPS)
         self.learnt = begin if stored is None else Learnt.restored(stored, target.start)
 
     @property
@@ -172,9 +172,10 @@ class Warmup:
     def _take_field(self, field: GradientField) -> None:
         """A bound guide, and the sampler on it."""
         self.field = field
-        # Trajectories are whole numbers of this many steps: single ones, or sweeps, whose noise cancels at their end.
-        self.unit = field.sweep if field.whole_sweeps else 1
         self.sampler = self._sampler_on(field)
+        self.per_step = self.sampler.gradients_per_step
+        # Trajectories are whole numbers of this many steps: single ones, or sweeps, whose noise cancels at their end.
+        self.unit = length.sweep_in_steps(field, self.per_step)
         self.tunes_length = self.tuning and steps_are_open(self.sampler)
 
     def _sampler_on(self, field: GradientField) -> Sampler:
@@ -188,14 +189,14 @@ class Warmup:
         """The range of steps that the length found so far makes."""
         if not self.tunes_length:
             return self.sampler.parameters.steps
-        unit, time = field.sweep if field.whole_sweeps else 1, self.learnt.time
+        unit, time = length.sweep_in_steps(field, self.per_step), self.learnt.time
         if unit > 1:
             steps = unit * max(1, round((time or 0.0) / step_size / unit))
             return steps, steps
         if field.deterministic and not field.exact and self.learnt.dual is not None:
             # Shorter steps do not correct what the guide gets wrong over a given time; a shorter time does.
             step_size = max(step_size, self.learnt.dual.first / 4)
-        return steps_around((time or FIRST_REACH * step_size) / step_size)
+        return steps_around((time or math.ceil(FIRST_REACH / self.per_step) * step_size) / step_size)
 
     def _parameters(self, step_size: float, steps: tuple[int, int] | None = None) -> Parameters:
         return self.sampler.parameters.change(
@@ -213,7 +214,7 @@ class Warmup:
         return explore(word, self.unit, reach, state, parameters, self.target, self.field, paths, generator)
 
     def _first_step_size(self, state: State, generator: torch.Generator) -> float:
-        steps = 1 if self.field.deterministic else self.field.default_steps
+        steps = 1 if self.field.deterministic else length.own_length(self.field, self.per_step)
         short = self.sampler.parameters.change(temperature=self.temperature, mass=self.mass, steps=(steps, steps))
         return first_step_size(self.sampler, short, state, generator)
 
@@ -230,13 +231,14 @@ class Warmup:
         learnt = self.learnt
         refuse_if_nothing_moves(window, self.ends, self.iteration, dual.exploring)
         state, settled = self._without_stuck_chains(window, state)
-        per_test = 0.0 if self.field.exact else batch_size.TEST * self.field.epoch / self.unit
+        per_unit = self.unit * self.per_step
+        per_test = 0.0 if self.field.exact else batch_size.TEST * self.field.epoch / per_unit
         best = window.paths.best_steps(per_test)
         if best is not None:
             learnt.time = best * self.unit * dual.settled
             # Paths reach beyond the best length seen, and grow shorter only by halves: a hasty choice is seen again.
-            least = 5 if self.unit == 1 else FIRST_SWEEPS
-            learnt.reach = min(max(least, LONGEST // self.unit), max(least, round(2.5 * best), learnt.reach // 2))
+            least = math.ceil(FIRST_REACH / 2 / self.per_step) if self.unit == 1 else FIRST_SWEEPS
+            learnt.reach = min(max(least, LONGEST // per_unit), max(least, round(2.5 * best), learnt.reach // 2))
         self._change_mass(self._found_mass(window, state))
         step_size = self._first_step_size(state, generator)
         if self.iteration == self.ends[-1] and isinstance(self.guide, BatchGuide) and self.kernel.guide != self.guide:
@@ -273,7 +275,7 @@ class Warmup:
         sweeps = max(1, self._steps(step_size, self.field)[0] // self.unit)
 
         def parameters_at(h: float, field: GradientField) -> Parameters:
-            whole = sweeps * field.sweep
+            whole = sweeps * length.sweep_in_steps(field, self.per_step)
             in_sweeps = self.unit > 1 and self.tunes_length
             return self._parameters(h, (whole, whole) if in_sweeps else self._steps(h, field))
 

@@ -212,7 +212,7 @@ KERNEL: dict[str, Kind] = {
     "learning_rate": POSITIVE,
     "momentum": SHARE,
     "steps": _STEPS,
-    "scheme": text("a word of the letters O, B and A, such as OBABO or O(ABA)O"),
+    "scheme": text("a word of the letters O, B and A, such as OBABO, O(ABA)O or O(BCSS3)O"),
     "temperature": NOT_NEGATIVE,
     "mass": one_of(*KINDS),
     "adjust": SWITCH,
