@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from ggmc.dynamics.letters import LETTERS, Motion, OnKick, dot, fresh_momentum
-from ggmc.dynamics.mass import Dense, Diagonal, Identity, Mass
+from ggmc.dynamics.mass import Dense, Diagonal, Identity, LowRank, Mass
 from ggmc.dynamics.state import Parameters, State
 from tests.support.motion import FunctionField
 
@@ -21,7 +21,11 @@ TEMPERATURE = torch.tensor([1.0, 0.6, 2.0, 3.5], dtype=F64)
 TIME = 0.75
 SCALES = torch.tensor([2.0, 0.5, 3.0], dtype=F64)
 MATRIX = torch.tensor([[2.0, 0.8, 0.1], [0.8, 1.0, -0.3], [0.1, -0.3, 0.7]], dtype=F64)
-MASSES = [(Diagonal(SCALES), torch.diag(SCALES)), (Dense(MATRIX), MATRIX)]
+COLUMN = torch.tensor([[0.6], [0.0], [0.8]], dtype=F64)
+LOW_RANK = LowRank(SCALES, COLUMN, torch.tensor([8.0], dtype=F64))
+ROOT = SCALES.sqrt()
+FULL = torch.diag(SCALES) + 8 * torch.outer(ROOT * COLUMN[:, 0], ROOT * COLUMN[:, 0])
+MASSES = [(Diagonal(SCALES), torch.diag(SCALES)), (Dense(MATRIX), MATRIX), (LOW_RANK, FULL)]
 
 POSITION, MOMENTUM, GRADIENT, NOISE = torch.randn(4, 4, 3, dtype=F64, generator=torch.Generator().manual_seed(0))
 WORK_BEFORE = torch.tensor([0.3, -1.0, 0.0, 2.0], dtype=F64)

@@ -1,0 +1,140 @@
+"""A mass of low rank on a network: what it gains per gradient in equilibrium, and what it costs to find.
+
+Run with `.venv/bin/python -m benchmarks.low_rank` (about five minutes on one idle core). The posterior of a 64-50-50-10
+net (6,310 weights, normal priors of variance 1/fan-in, or 1 with `--wide`) on scikit-learn's digits. Chains burn in,
+go on to gather past states, and from their last state each mass is measured alike: the step is tuned to an acceptance
+of 0.83, then trajectories `O(BAB)O` of the same length in units of time run on full gradients or on two batches per
+sweep, and the mean squared jump of the weights, in units of the prior, is divided by the gradients, in passes over the
+data.
+"""
+
+from __future__ import annotations
+
+import argparse
+import math
+from dataclasses import replace
+from typing import Any
+
+import torch
+from sklearn.datasets import load_digits
+from torch import Tensor
+
+import ggmc
+from ggmc.dynamics.mass import Diagonal, LowRank, Mass
+from ggmc.dynamics.state import State
+from ggmc.warmup.low_rank import OVERSAMPLING, ROUNDS, largest_rank, low_rank, prior_diagonal
+from ggmc.warmup.mass import per_tensor
+from ggmc.warmup.step_size import DualAveraging
+
+WANTED = 0.83
+TIME = 1.5  # of a trajectory, for a mass that is the prior's precision: about a quarter of its period
+FIRST = {False: 0.03, True: 0.015}  # a step size for burning in, by whether the prior is wide
+BURN_IN = 75.0  # time, unadjusted
+GATHERING = 0.75  # time between two past states
+
+
+def digits(wide: bool) -> ggmc.Posterior:
+    """A net with two layers of 50 on 1,797 images of 8 × 8 points, ten classes."""
+    found: Any = load_digits()
+    x, y = torch.tensor(found.data / 16, dtype=torch.float32), torch.tensor(found.target)
+    torch.manual_seed(0)
+    net = ggmc.nets.MLP([64, 50, 50, 10], torch.nn.Tanh)
+    return ggmc.Posterior(
+        net, ggmc.likelihoods.Categorical(), ggmc.priors.Gaussian(1.0, fan_in=not wide), x, y, vectorise=True
+    )
+
+
+def past_states(target: ggmc.Posterior, prior: Mass, step_size: float, chains: int, number: int) -> Tensor:
+    """Of chains in equilibrium: [number, chains, d]."""
+    generator = torch.Generator().manual_seed(0)
+    steps = round(BURN_IN / 20 / step_size)
+    kernel = ggmc.GGMC(step_size, 2.0, steps, mass=prior, adjust=False, monitor_every=10**6)
+    init, step = kernel.bind(target)
+    state = init(target.starts(chains, generator), generator)
+    for _ in range(20):
+        state, _ = step(state, generator)
+    kernel = ggmc.GGMC(step_size, math.inf, round(GATHERING / step_size), "O(BAB)O", mass=prior)
+    init, step = kernel.bind(target)
+    state, found, accepted = init(state.position, generator), [], 0.0
+    for _ in range(number):
+        state, info = step(state, generator)
+        found.append(state.position.clone())
+        accepted += info.acceptance().mean().item() / number
+    assert state.potential is not None
+    shown = ", ".join(f"{value:.0f}" for value in state.potential.tolist())
+    print(f"past states: acceptance {accepted:.2f}, potentials {shown}", flush=True)
+    return torch.stack(found)
+
+
+def measured(
+    target: ggmc.Posterior, prior: Diagonal, mass: Mass, batches: int, position: Tensor, trajectories: int
+) -> tuple[float, float, float]:
+    """The step size, its acceptance, and the squared jump per pass over the data."""
+    guide = ggmc.Exact() if batches == 1 else ggmc.Minibatch(math.ceil(target.num_data / batches))
+    field = guide.bind(target)
+    unit = field.sweep if field.whole_sweeps else 1
+    time = TIME * (mass.velocity_variance() * prior.matrix).median().rsqrt().item()
+    generator = torch.Generator().manual_seed(1)
+    kernel = ggmc.GGMC(0.03, math.inf, unit, "O(BAB)O", guide, mass=mass)
+    dual = DualAveraging.around(0.04 * time / TIME, WANTED)
+    state: State | None = None
+    accepted, jumps = [], []
+    for trajectory in range(2 * trajectories):
+        step_size = dual.exploring if trajectory < trajectories else dual.settled
+        steps = unit * max(1, round(time / step_size / unit))
+        init, step = replace(kernel, step_size=step_size, steps=steps).bind(target)
+        before = init(position, generator) if state is None else state
+        state, info = step(before, generator)
+        if trajectory < trajectories:
+            dual.update(info.acceptance().mean().item())
+        else:
+            accepted.append(info.acceptance().mean().item())
+            passes = steps / batches
+            jumps.append(((state.position - before.position).square() @ prior.matrix.float()).mean().item() / passes)
+    return dual.settled, sum(accepted) / len(accepted), sum(jumps) / len(jumps)
+
+
+def main() -> None:
+    """Measure, and print the table."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--chains", type=int, default=2)
+    parser.add_argument("--states", type=int, default=32, help="past states, of which a mass uses 16")
+    parser.add_argument("--wide", action="store_true", help="standard normal priors")
+    parser.add_argument("--trajectories", type=int, default=24, help="for tuning, and again to measure")
+    given = parser.parse_args()
+    torch.set_num_threads(1)
+    target = digits(given.wide)
+    d = target.layout.size
+    print(target)
+    prior = prior_diagonal(target)
+    assert prior is not None
+    states = past_states(target, prior, FIRST[given.wide], given.chains, given.states)
+    masses: list[dict[str, Mass]] = []
+    every = {"own": lambda chain: states[:, chain], "others'": lambda chain: states[:, chain - 1]}
+    for chain in range(given.chains):
+        found: dict[str, Mass] = {"prior": prior, "tensor": per_tensor(target, states[-1, chain, None])}
+        for whose, rows in every.items():
+            name = f"low rank, {whose} past states"
+            found[name] = mass = low_rank(target, rows(chain), prior, chain)[0]
+            if isinstance(mass, LowRank):
+                some = [f"{mass.values[i - 1]:.3g} ({i})" for i in (1, 10, 50, 100, 200) if i <= mass.rank]
+                print(f"chain {chain}, {name}: rank {mass.rank}; eigenvalues (rank) {', '.join(some)}", flush=True)
+        masses.append(found)
+    print(f"a search takes {2 * ROUNDS * (largest_rank(d) + OVERSAMPLING)} passes of gradients of one chain")
+    print(
+        "\n| mass | gradients | step size | acceptance | squared jump per pass | ÷ prior |\n|---|---|---|---|---|---|"
+    )
+    for batches, how in ((1, "full"), (2, "two batches")):
+        first = math.nan
+        for name in masses[0]:
+            each = [
+                measured(target, prior, of[name], batches, states[-1, chain, None], given.trajectories)
+                for chain, of in enumerate(masses)
+            ]
+            h, accepted, jump = (sum(column) / len(each) for column in zip(*each, strict=True))
+            first = jump if name == "prior" else first
+            print(f"| {name} | {how} | {h:.4f} | {accepted:.2f} | {jump:.1f} | {jump / first:.2f} |", flush=True)
+
+
+if __name__ == "__main__":
+    main()
