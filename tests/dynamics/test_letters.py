@@ -113,7 +113,7 @@ EQUATIONS = {"O": friction, "B": kick, "C": implicit_kick, "E": euler_kick}
 
 
 @pytest.mark.parametrize("warmth", [1.0, 2.0, 0.4])
-@pytest.mark.parametrize(("mass", "matrix"), MASSES, ids=["diagonal", "dense"])
+@pytest.mark.parametrize(("mass", "matrix"), MASSES, ids=["diagonal", "dense", "low rank"])
 @pytest.mark.parametrize("letter", EQUATIONS)
 def test_momentum_and_work_are_those_of_the_equation(letter: str, mass: Mass, matrix: Tensor, warmth: float) -> None:
     path = moved(letter, by_chain(mass), warmth)
@@ -123,7 +123,7 @@ def test_momentum_and_work_are_those_of_the_equation(letter: str, mass: Mass, ma
     assert torch.equal(path.position, POSITION)
 
 
-@pytest.mark.parametrize(("mass", "matrix"), MASSES, ids=["diagonal", "dense"])
+@pytest.mark.parametrize(("mass", "matrix"), MASSES, ids=["diagonal", "dense", "low rank"])
 def test_a_drift_moves_the_position_by_the_velocity_and_does_no_work(mass: Mass, matrix: Tensor) -> None:
     path = moved("A", by_chain(mass))
     torch.testing.assert_close(path.position, POSITION + t * torch.linalg.solve(matrix, MOMENTUM.mT).mT)
@@ -236,7 +236,7 @@ def test_without_friction_every_kick_is_the_same(letter: str) -> None:
 
 
 @pytest.mark.parametrize("letter", ["B", "C"])
-@pytest.mark.parametrize(("mass", "matrix"), MASSES, ids=["diagonal", "dense"])
+@pytest.mark.parametrize(("mass", "matrix"), MASSES, ids=["diagonal", "dense", "low rank"])
 def test_a_kick_tells_its_time_place_gradient_and_mean_velocity(letter: str, mass: Mass, matrix: Tensor) -> None:
     told: list[tuple[Tensor, ...]] = []
     parameters = by_chain(mass)

@@ -12,8 +12,9 @@ from torch import Tensor
 import ggmc
 from ggmc.dynamics.mass import Diagonal, LowRank
 from ggmc.errors import BadInput
+from ggmc.targets import Advice
 from ggmc.warmup import Warmup
-from ggmc.warmup.low_rank import curvature_products, largest_rank, leading, low_rank
+from ggmc.warmup.low_rank import curvature_products, largest_rank, leading, low_rank, prior_diagonal
 from ggmc.warmup.mass import GOLDEN, STATES, PastStates
 from tests.support.logistic import logistic
 from tests.support.posteriors import dropping, inputs, outcomes, posterior
@@ -109,6 +110,18 @@ def test_a_network_adds_directions_to_the_precision_of_its_prior() -> None:
     torch.testing.assert_close(mass.diagonal, four, rtol=0.1, atol=0)
     assert mass.values[0] > 10
     assert mass.rank <= target.layout.size // 4
+
+
+@pytest.mark.parametrize("advised", [None, torch.eye(2, dtype=F64), -torch.ones(2, dtype=F64)])
+def test_advice_that_is_no_diagonal_is_left_alone(advised: Tensor | None) -> None:
+    target = ggmc.DataDensity(
+        lambda w: -(w**2).sum() / 2,
+        lambda w, batch: -((batch - w.sum()) ** 2),
+        torch.ones(10, dtype=F64),
+        torch.zeros(2, dtype=F64),
+        advice=Advice(mass=lambda: advised),
+    )
+    assert prior_diagonal(target) is None
 
 
 def test_past_states_are_spread_over_the_window_and_over_chains() -> None:

@@ -50,7 +50,12 @@ def is_wanted(mass: MassLike) -> bool:
 def prior_diagonal(target: Target) -> Diagonal | None:
     """The diagonal that the target advises, such as the precision of its prior; None where it advises none."""
     advised = None if target.advice.mass is None else target.advice.mass()
-    mass = None if advised is None else as_mass(advised).to(target.start)
+    if advised is None or advised.dim() != 1:
+        return None
+    try:
+        mass = as_mass(advised).to(target.start)
+    except BadInput:  # not positive
+        return None
     return mass if isinstance(mass, Diagonal) else None
 
 
@@ -126,7 +131,7 @@ def leading(
     Example:
         >>> import torch
         >>> from ggmc.warmup.low_rank import leading
-        >>> matrix = torch.diag(torch.tensor([100.0, 50.0] + 20 * [1.0], dtype=torch.float64))
+        >>> matrix = torch.diag(torch.tensor([100.0, 50.0] + 20 * [0.0], dtype=torch.float64))
         >>> values, _ = leading(lambda columns: matrix @ columns, 22, 2, torch.Generator().manual_seed(0))
         >>> values
         tensor([100.0000,  50.0000], dtype=torch.float64)
