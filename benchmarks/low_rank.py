@@ -21,12 +21,11 @@ from torch import Tensor
 
 import ggmc
 from ggmc.dynamics.mass import Diagonal, LowRank, Mass
-from ggmc.dynamics.state import State
 from ggmc.warmup.low_rank import OVERSAMPLING, ROUNDS, largest_rank, low_rank, prior_diagonal
 from ggmc.warmup.mass import per_tensor
-from ggmc.warmup.step_size import DualAveraging
 
 WANTED = 0.83
+CORRECTIONS = 3  # of the step size, each after half as many trajectories as are measured
 TIME = 1.5  # of a trajectory, for a mass that is the prior's precision: about a quarter of its period
 FIRST = {False: 0.03, True: 0.015}  # a step size for burning in, by whether the prior is wide
 BURN_IN = 75.0  # time, unadjusted
@@ -76,31 +75,41 @@ def measured(
     time = TIME * (mass.velocity_variance() * prior.matrix).median().rsqrt().item()
     generator = torch.Generator().manual_seed(1)
     kernel = ggmc.GGMC(0.03, math.inf, unit, "O(BAB)O", guide, mass=mass)
-    dual = DualAveraging.around(0.04 * time / TIME, WANTED)
-    state: State | None = None
-    accepted, jumps = [], []
-    for trajectory in range(2 * trajectories):
-        step_size = dual.exploring if trajectory < trajectories else dual.settled
+
+    def run(step_size: float, number: int) -> tuple[float, float]:
+        """Mean acceptance, and mean squared jump per pass, of so many trajectories."""
+        nonlocal position
         steps = unit * max(1, round(time / step_size / unit))
         init, step = replace(kernel, step_size=step_size, steps=steps).bind(target)
-        before = init(position, generator) if state is None else state
-        state, info = step(before, generator)
-        if trajectory < trajectories:
-            dual.update(info.acceptance().mean().item())
-        else:
-            accepted.append(info.acceptance().mean().item())
-            passes = steps / batches
-            jumps.append(((state.position - before.position).square() @ prior.matrix.float()).mean().item() / passes)
-    return dual.settled, sum(accepted) / len(accepted), sum(jumps) / len(jumps)
+        state, accepted, jumps = init(position, generator), 0.0, 0.0
+        for _ in range(number):
+            before = state.position
+            state, info = step(state, generator)
+            accepted += info.acceptance().mean().item() / number
+            jumps += ((state.position - before).square() @ prior.matrix.float()).mean().item() / number
+        position = state.position
+        return accepted, jumps * batches / steps
+
+    step_size = 0.04 * time / TIME
+    for _ in range(CORRECTIONS):
+        accepted, _ = run(step_size, trajectories // 2)
+        step_size *= min(1.5, max(0.6, math.sqrt(_error(WANTED) / max(_error(accepted), 1e-9))))
+    return step_size, *run(step_size, trajectories)
+
+
+def _error(acceptance: float) -> float:
+    """The size of the energy error that gives an acceptance, but for a factor; it grows with the square of the step."""
+    return torch.special.ndtri(torch.tensor(1 - acceptance / 2)).item()
 
 
 def main() -> None:
     """Measure, and print the table."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--chains", type=int, default=2)
     parser.add_argument("--states", type=int, default=32, help="past states, of which a mass uses 16")
     parser.add_argument("--wide", action="store_true", help="standard normal priors")
-    parser.add_argument("--trajectories", type=int, default=24, help="for tuning, and again to measure")
+    parser.add_argument("--batches", type=int, nargs="+", default=[1, 2], help="1 for full gradients")
+    parser.add_argument("--trajectories", type=int, default=16, help="to measure; for tuning 1.5 times as many")
     given = parser.parse_args()
     torch.set_num_threads(1)
     target = digits(given.wide)
@@ -110,12 +119,15 @@ def main() -> None:
     assert prior is not None
     states = past_states(target, prior, FIRST[given.wide], given.chains, given.states)
     masses: list[dict[str, Mass]] = []
-    every = {"own": lambda chain: states[:, chain], "others'": lambda chain: states[:, chain - 1]}
     for chain in range(given.chains):
-        found: dict[str, Mass] = {"prior": prior, "tensor": per_tensor(target, states[-1, chain, None])}
-        for whose, rows in every.items():
-            name = f"low rank, {whose} past states"
-            found[name] = mass = low_rank(target, rows(chain), prior, chain)[0]
+        tensor = per_tensor(target, states[-1, chain, None])
+        assert isinstance(tensor, Diagonal)
+        found: dict[str, Mass] = {"prior": prior, "tensor": tensor}
+        searches = {"low rank": (chain, prior), "low rank upon tensor": (chain, tensor)}
+        if given.chains > 1:
+            searches["low rank, another chain's states"] = (chain - 1, prior)
+        for name, (whose, diagonal) in searches.items():
+            found[name] = mass = low_rank(target, states[:, whose], diagonal, chain)[0]
             if isinstance(mass, LowRank):
                 some = [f"{mass.values[i - 1]:.3g} ({i})" for i in (1, 10, 50, 100, 200) if i <= mass.rank]
                 print(f"chain {chain}, {name}: rank {mass.rank}; eigenvalues (rank) {', '.join(some)}", flush=True)
@@ -124,7 +136,8 @@ def main() -> None:
     print(
         "\n| mass | gradients | step size | acceptance | squared jump per pass | ÷ prior |\n|---|---|---|---|---|---|"
     )
-    for batches, how in ((1, "full"), (2, "two batches")):
+    for batches in given.batches:
+        how = "full" if batches == 1 else f"{batches} batches"
         first = math.nan
         for name in masses[0]:
             each = [

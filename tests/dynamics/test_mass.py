@@ -104,7 +104,7 @@ def large(dtype: torch.dtype, stiffest: float) -> tuple[LowRank, Dense]:
     values = torch.logspace(math.log10(stiffest), 0, 6, dtype=torch.float64)
     root = diagonal.sqrt()
     matrix = torch.diag(diagonal) + root[:, None] * ((directions * values) @ directions.mT) * root
-    return LowRank(diagonal, directions, values, dtype), Dense(matrix, dtype)
+    return LowRank(diagonal, directions, values, dtype=dtype), Dense(matrix, dtype)
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])

@@ -45,7 +45,7 @@ class LowRank(Mass):
 
     PARTS: ClassVar = ("diagonal", "directions", "values")
 
-    def __init__(self, diagonal: Tensor, directions: Tensor, values: Tensor, dtype: torch.dtype | None = None):
+    def __init__(self, diagonal: Tensor, directions: Tensor, values: Tensor, *, dtype: torch.dtype | None = None):
         _check(diagonal, directions, values)
         self.dtype = dtype or diagonal.dtype
         self.diagonal, self.values = diagonal.detach().double(), values.detach().double()

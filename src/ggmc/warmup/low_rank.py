@@ -113,7 +113,7 @@ def low_rank(
     values = values[kept] - 1
     shown = ", ".join(f"{values[i]:.3g}" for i in sorted({0, len(values) // 2, len(values) - 1}))
     why = f"a diagonal and the {len(values)} stiffest directions, stiffer by {shown} times it (first, middle, last)"
-    return LowRank(diagonal.matrix, directions[:, kept], values, target.dtype), why
+    return LowRank(diagonal.matrix, directions[:, kept], values, dtype=target.dtype), why
 
 
 def leading(
