@@ -134,7 +134,9 @@ def main() -> None:
         masses.append(found)
     print(f"a search takes {2 * ROUNDS * (largest_rank(d) + OVERSAMPLING)} passes of gradients of one chain")
     print(
-        "\n| mass | gradients | step size | acceptance | squared jump per pass | ÷ prior |\n|---|---|---|---|---|---|"
+        "\n| mass | gradients | step size | acceptance | squared jump per pass | at 0.83 | ÷ prior |\n"
+        + 7 * "|---"
+        + "|"
     )
     for batches in given.batches:
         how = "full" if batches == 1 else f"{batches} batches"
@@ -145,8 +147,14 @@ def main() -> None:
                 for chain, of in enumerate(masses)
             ]
             h, accepted, jump = (sum(column) / len(each) for column in zip(*each, strict=True))
-            first = jump if name == "prior" else first
-            print(f"| {name} | {how} | {h:.4f} | {accepted:.2f} | {jump:.1f} | {jump / first:.2f} |", flush=True)
+            # With the step that would have been accepted as wanted: jumps go as the step times acceptance.
+            longer = math.sqrt(_error(WANTED) / _error(accepted))
+            moved = jump * longer * WANTED / accepted
+            first = moved if name == "prior" else first
+            at = f"{moved:.0f} (h = {h * longer:.4f})"
+            print(
+                f"| {name} | {how} | {h:.4f} | {accepted:.2f} | {jump:.1f} | {at} | {moved / first:.2f} |", flush=True
+            )
 
 
 if __name__ == "__main__":
