@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from ggmc.dynamics.letters import LETTERS, Motion, OnKick, dot, fresh_momentum
-from ggmc.dynamics.mass import Dense, Diagonal, Identity, Mass
+from ggmc.dynamics.mass import Dense, Diagonal, Identity, LowRank, Mass
 from ggmc.dynamics.state import Parameters, State
 from tests.support.motion import FunctionField
 
@@ -21,7 +21,11 @@ TEMPERATURE = torch.tensor([1.0, 0.6, 2.0, 3.5], dtype=F64)
 TIME = 0.75
 SCALES = torch.tensor([2.0, 0.5, 3.0], dtype=F64)
 MATRIX = torch.tensor([[2.0, 0.8, 0.1], [0.8, 1.0, -0.3], [0.1, -0.3, 0.7]], dtype=F64)
-MASSES = [(Diagonal(SCALES), torch.diag(SCALES)), (Dense(MATRIX), MATRIX)]
+COLUMN = torch.tensor([[0.6], [0.0], [0.8]], dtype=F64)
+LOW_RANK = LowRank(SCALES, COLUMN, torch.tensor([8.0], dtype=F64))
+ROOT = SCALES.sqrt()
+FULL = torch.diag(SCALES) + 8 * torch.outer(ROOT * COLUMN[:, 0], ROOT * COLUMN[:, 0])
+MASSES = [(Diagonal(SCALES), torch.diag(SCALES)), (Dense(MATRIX), MATRIX), (LOW_RANK, FULL)]
 
 POSITION, MOMENTUM, GRADIENT, NOISE = torch.randn(4, 4, 3, dtype=F64, generator=torch.Generator().manual_seed(0))
 WORK_BEFORE = torch.tensor([0.3, -1.0, 0.0, 2.0], dtype=F64)
@@ -109,7 +113,7 @@ EQUATIONS = {"O": friction, "B": kick, "C": implicit_kick, "E": euler_kick}
 
 
 @pytest.mark.parametrize("warmth", [1.0, 2.0, 0.4])
-@pytest.mark.parametrize(("mass", "matrix"), MASSES, ids=["diagonal", "dense"])
+@pytest.mark.parametrize(("mass", "matrix"), MASSES[:2], ids=["diagonal", "dense"])  # noise by the factor L
 @pytest.mark.parametrize("letter", EQUATIONS)
 def test_momentum_and_work_are_those_of_the_equation(letter: str, mass: Mass, matrix: Tensor, warmth: float) -> None:
     path = moved(letter, by_chain(mass), warmth)
@@ -119,7 +123,7 @@ def test_momentum_and_work_are_those_of_the_equation(letter: str, mass: Mass, ma
     assert torch.equal(path.position, POSITION)
 
 
-@pytest.mark.parametrize(("mass", "matrix"), MASSES, ids=["diagonal", "dense"])
+@pytest.mark.parametrize(("mass", "matrix"), MASSES, ids=["diagonal", "dense", "low rank"])
 def test_a_drift_moves_the_position_by_the_velocity_and_does_no_work(mass: Mass, matrix: Tensor) -> None:
     path = moved("A", by_chain(mass))
     torch.testing.assert_close(path.position, POSITION + t * torch.linalg.solve(matrix, MOMENTUM.mT).mT)
@@ -232,7 +236,7 @@ def test_without_friction_every_kick_is_the_same(letter: str) -> None:
 
 
 @pytest.mark.parametrize("letter", ["B", "C"])
-@pytest.mark.parametrize(("mass", "matrix"), MASSES, ids=["diagonal", "dense"])
+@pytest.mark.parametrize(("mass", "matrix"), MASSES, ids=["diagonal", "dense", "low rank"])
 def test_a_kick_tells_its_time_place_gradient_and_mean_velocity(letter: str, mass: Mass, matrix: Tensor) -> None:
     told: list[tuple[Tensor, ...]] = []
     parameters = by_chain(mass)

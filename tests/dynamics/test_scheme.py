@@ -13,7 +13,7 @@ import torch
 
 import ggmc
 from ggmc.dynamics.letters import fresh_momentum
-from ggmc.dynamics.mass import Dense, Diagonal, Identity
+from ggmc.dynamics.mass import Dense, Diagonal, Identity, LowRank
 from ggmc.dynamics.scheme import Plan, Scheme
 from ggmc.dynamics.state import Parameters, State, normals
 from ggmc.dynamics.trajectory import Trajectory
@@ -24,6 +24,8 @@ WORDS = ["OBABO", "BAOAB", "ABOBA", "OABAO", "O(BAB)O", "O(ABA)O", "AOBOA", "O(B
 WORDS += ["O(BCSS3)O", "OBCSS4O", "O(BCSS2d)O", "OB0.2AO0.4ABAO0.4AB0.2O"]
 F64 = torch.float64
 MATRIX = torch.tensor([[2.0, 0.6], [0.6, 1.0]], dtype=F64)
+SCALES = torch.tensor([2.0, 0.5], dtype=F64)
+LOW_RANK = LowRank(SCALES, torch.tensor([[0.6], [0.8]], dtype=F64), torch.tensor([3.0], dtype=F64))
 
 
 # Parsing
@@ -159,7 +161,7 @@ def reverse_noise(plan: Plan, state: State, how: Parameters, noise: list[torch.T
     return back
 
 
-@pytest.mark.parametrize("mass", [Identity(), Diagonal(torch.tensor([2.0, 0.5], dtype=F64)), Dense(MATRIX)])
+@pytest.mark.parametrize("mass", [Identity(), Diagonal(SCALES), Dense(MATRIX), LOW_RANK])
 @pytest.mark.parametrize("steps", [1, 4])
 @pytest.mark.parametrize("word", WORDS)
 def test_every_word_retraces_its_steps(word: str, steps: int, mass) -> None:
@@ -206,7 +208,7 @@ def test_every_word_preserves_volume(word: str, steps: int) -> None:
 # Work
 
 
-@pytest.mark.parametrize("mass", [Identity(), Diagonal(torch.tensor([2.0, 0.5], dtype=F64)), Dense(MATRIX)])
+@pytest.mark.parametrize("mass", [Identity(), Diagonal(SCALES), Dense(MATRIX), LOW_RANK])
 @pytest.mark.parametrize("word", WORDS)
 def test_the_work_is_the_kinetic_energy_changed_by_kicks(word: str, mass) -> None:
     """A second derivation: K after minus K before each kick, letter by letter."""

@@ -10,6 +10,7 @@ import pytest
 import torch
 
 import ggmc
+from ggmc.dynamics.mass import LowRank
 from ggmc.dynamics.schedule import Along, Cosine, Cyclical, Over, ThereAndBack
 from tests.support.augmentations import Mirrored, Shifted
 from tests.support.invariance import independence_violations, noisy_funnel, noisy_quartic, quartic, violations
@@ -58,6 +59,14 @@ def test_exact_draws_stay_exact(name: str, scheme: str) -> None:
 @pytest.mark.parametrize("name", [name for name in NAMES if "uneven" not in name])
 def test_in_two_dimensions_with_a_dense_mass(name: str) -> None:
     mass = torch.tensor([[2.0, 0.8], [0.8, 1.0]], dtype=F64)
+    kernel = ggmc.GGMC(0.4, 0.7, 6, "O(ABA)O", guides(2)[name], mass=mass)
+    assert violations(noisy_funnel(), kernel, trajectories=6, chains=30_000) == {}
+
+
+@pytest.mark.parametrize("name", ["exact", *[f"minibatch, {o}" for o in ORDERS], "control variate, palindrome, dense"])
+def test_in_two_dimensions_with_a_mass_of_low_rank(name: str) -> None:
+    column = torch.tensor([[0.6], [0.8]], dtype=F64)
+    mass = LowRank(torch.tensor([1.0, 0.5], dtype=F64), column, torch.tensor([3.0], dtype=F64))
     kernel = ggmc.GGMC(0.4, 0.7, 6, "O(ABA)O", guides(2)[name], mass=mass)
     assert violations(noisy_funnel(), kernel, trajectories=6, chains=30_000) == {}
 

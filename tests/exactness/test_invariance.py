@@ -9,6 +9,7 @@ import pytest
 import torch
 
 import ggmc
+from ggmc.dynamics.mass import LowRank
 from tests.support.invariance import Case, funnel, independence_violations, quartic, skewed, violations
 
 WORDS = ["OBABO", "BAOAB", "ABOBA", "OABAO", "O(BAB)O", "O(ABA)O", "O(BABAB)O", "AOBOA"]
@@ -29,6 +30,11 @@ KERNELS: list[Any] = [
     lambda h, T, M: ggmc.MALT(h, 0.7, 4, temperature=T, mass=M),
 ]
 
+LOW_RANK = LowRank(
+    torch.tensor([1.0, 0.5], dtype=torch.float64),
+    torch.tensor([[0.6], [0.8]], dtype=torch.float64),
+    torch.tensor([3.0], dtype=torch.float64),
+)
 DENSE = torch.tensor([[2.0, 0.8], [0.8, 1.0]], dtype=torch.float64)
 
 
@@ -43,6 +49,7 @@ def _cases() -> list[Any]:
         (funnel, 0.8, torch.tensor([2.0, 0.5], dtype=torch.float64)),
         (funnel, 0.8, DENSE),
     ]
+    settings += [(funnel, 0.8, LOW_RANK), (lambda: skewed(2.0), 1.5, LowRank(one, one[:, None] / 2.5, 0 * one + 0.6))]
     # Every kernel on the two targets that show most; then every setting with one kernel of each kind.
     table = [(make, *settings[i]) for make in KERNELS for i in (0, 6)]
     some = [KERNELS[i] for i in (0, 8, 12, 17, -1)]

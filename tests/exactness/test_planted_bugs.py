@@ -11,6 +11,7 @@ from torch import Tensor
 
 import ggmc
 from ggmc.dynamics import letters, metropolis
+from ggmc.dynamics.mass import LowRank
 from ggmc.dynamics.scheme import Move, Plan, Scheme
 from ggmc.dynamics.state import Parameters, State, choose
 from ggmc.kernels import words
@@ -135,6 +136,21 @@ def test_noise_coloured_by_the_factor_the_wrong_way_round(monkeypatch: pytest.Mo
 
     monkeypatch.setattr(Dense, "colour", lambda self, noise: noise @ self._root_transposed.mT)
     assert caught(ggmc.GGMC(0.7, 0.5, 2, mass=[[2.0, 0.8], [0.8, 1.0]]), funnel())
+
+
+SLANTED = LowRank(
+    torch.tensor([1.0, 0.5], dtype=torch.float64),
+    torch.tensor([[0.6], [0.8]], dtype=torch.float64),
+    torch.tensor([3.0], dtype=torch.float64),
+)
+
+
+def test_colour_and_velocity_of_two_matrices(monkeypatch: pytest.MonkeyPatch) -> None:
+    kernel = ggmc.GGMC(0.7, 0.5, 2, mass=SLANTED)
+    assert not caught(kernel, funnel())
+    half = LowRank(SLANTED.diagonal, SLANTED.directions, SLANTED.values / 2)
+    monkeypatch.setattr(LowRank, "colour", lambda self, noise: half._changed(noise, half._longer) * half._root)
+    assert caught(kernel, funnel())
 
 
 class _WithoutPrior(Target):

@@ -17,7 +17,7 @@ from torch import Tensor
 import ggmc
 from ggmc.dynamics import metropolis
 from ggmc.dynamics.letters import LETTERS, Letter, Motion
-from ggmc.dynamics.mass import Diagonal, Identity, MassLike, fixed_mass
+from ggmc.dynamics.mass import Diagonal, Identity, LowRank, MassLike, fixed_mass
 from ggmc.dynamics.schedule import Along, Cosine, Over, ThereAndBack
 from ggmc.dynamics.state import Info, Parameters, State
 from ggmc.errors import BadInput
@@ -115,11 +115,16 @@ class RandomWalk(Kernel):
         return RandomWalkSampler(self, target, field)
 
 
+LOW_RANK = LowRank(
+    torch.tensor([1.0, 2.0], dtype=F64), torch.tensor([[0.6], [0.8]], dtype=F64), torch.tensor([3.0], dtype=F64)
+)
 OWN: list[Any] = [SignFlipper(0.4), SignFlipper(0.4, ggmc.Minibatch(2), 0.5, [1.0, 2.0]), RandomWalk(0.4)]
 LIBRARYS: list[Any] = [
     ggmc.GGMC(step_size=0.4, friction=0.5, steps=3),
     ggmc.GGMC(step_size=0.4, scheme="O(ABA)O", steps=(1, 3), mass=[1.0, 2.0]),
     ggmc.GGMC(step_size=0.4, scheme="BAOAB", mass=[[1.0, 0.2], [0.2, 2.0]], temperature=0.5),
+    ggmc.GGMC(step_size=0.4, scheme="O(BAB)O", steps=(1, 3), mass=LOW_RANK, temperature=0.5),
+    ggmc.GGMC(step_size=0.2, guide=ggmc.Minibatch(2), mass=LOW_RANK),
     ggmc.GGMC(step_size=0.4, adjust=False),
     ggmc.HMC(step_size=0.4, steps=3),
     ggmc.HMC(step_size=0.4, steps=(2, 5), mass="identity"),

@@ -11,11 +11,12 @@ import pytest
 import torch
 
 import ggmc
-from ggmc.dynamics.mass import as_mass
+from ggmc.dynamics.mass import LowRank, as_mass
 from ggmc.dynamics.schedule import Along, Cosine, Cyclical, Drops, Over, ThereAndBack
 from ggmc.errors import BadInput
 from ggmc.guides import GradientField, Guide
 from ggmc.kernels import from_dict, to_dict
+from ggmc.kernels.serialise import large_tensors
 from ggmc.targets.base import Target
 
 F64 = torch.float64
@@ -60,7 +61,43 @@ def test_a_mass_keeps_every_digit(dtype: torch.dtype) -> None:
     assert again.mass.dtype == dtype
     assert torch.equal(again.mass, mass)
     found = by_way_of_json(ggmc.GGMC(0.1, mass=as_mass(mass)))  # in the form that warm-up gives it
-    assert torch.equal(found.mass.as_tensor(), mass.double())
+    assert torch.equal(found.mass.stored(), mass.double())
+
+
+def of_low_rank(d: int) -> LowRank:
+    generator = torch.Generator().manual_seed(0)
+    directions = torch.linalg.qr(torch.randn(d, 3, dtype=F64, generator=generator))[0]
+    return LowRank(torch.rand(d, dtype=F64, generator=generator) + 0.1, directions, torch.tensor([9.0, 1 / 3, -0.5]))
+
+
+def test_a_mass_of_low_rank_keeps_every_digit() -> None:
+    kernel = ggmc.GGMC(0.1, mass=of_low_rank(5))
+    again = by_way_of_json(kernel)
+    assert again == kernel
+    assert again != ggmc.GGMC(0.1, mass=of_low_rank(6))
+    assert all(map(torch.equal, again.mass.tensors(), of_low_rank(5).tensors()))
+
+
+def test_a_large_mass_of_low_rank_is_kept_beside_the_text() -> None:
+    large: dict[str, Any] = {}
+    plain = json.loads(json.dumps(to_dict(ggmc.GGMC(0.1, mass=of_low_rank(5000)), large)))
+    assert large_tensors(plain) == set(large)
+    assert len(large) == 1  # the directions
+    assert from_dict(plain, large) == ggmc.GGMC(0.1, mass=of_low_rank(5000))
+    with pytest.raises(BadInput, match=r"\[5000, 3\] is not stored with the kernel"):
+        from_dict(plain)
+
+
+@pytest.mark.parametrize(
+    ("parts", "why"),
+    [
+        ({"diagonal": {"tensor": [1.0, 2.0], "dtype": "float64"}}, "made of diagonal, directions, values"),
+        ({"diagonal": 1.0, "directions": 2.0, "values": 3.0}, "the diagonal of a mass of low rank must be"),
+    ],
+)
+def test_what_is_no_mass_of_low_rank_is_refused(parts: Any, why: str) -> None:
+    with pytest.raises(BadInput, match=why):
+        from_dict(to_dict(ggmc.GGMC(0.1)) | {"mass": {"mass": parts}})
 
 
 def test_unknown_kernels_are_refused() -> None:

@@ -104,9 +104,13 @@ def test_every_guide(guide: Any) -> None:
     same_elsewhere(logistic(120), ggmc.GGMC(guide=guide))
 
 
-@pytest.mark.parametrize("mass", ["identity", "diagonal", "dense", "tensor", [1.0, 2.0, 3.0]])
+@pytest.mark.parametrize("mass", ["identity", "diagonal", "dense", "tensor", "low_rank", [1.0, 2.0, 3.0]])
 def test_every_kind_of_mass(mass: Any) -> None:
     same_elsewhere(density(), ggmc.GGMC(mass=mass))
+
+
+def test_a_mass_of_low_rank_from_data() -> None:
+    same_elsewhere(logistic(120), ggmc.GGMC(mass="low_rank", guide=ggmc.Minibatch(30)))
 
 
 def test_explained_errors() -> None:

@@ -86,6 +86,11 @@ def on_a_simplex() -> ggmc.Density:
     return ggmc.Density(log_prob, start, {"w": constraints.simplex, "sigma": constraints.positive})
 
 
+def narrow() -> ggmc.Density:
+    """With stiff directions that are no coordinates, for a mass of low rank."""
+    return ggmc.Density(lambda x: -(x**2).sum() / 2 - 200 * (x[:4].sum() ** 2 + x[4:].sum() ** 2), torch.zeros(8))
+
+
 CASES: list[tuple[Any, Any]] = [
     (lambda: gaussian(3), None),
     (lambda: gaussian(3), ggmc.GGMC(0.5, along=ggmc.schedule.Along(ggmc.schedule.Cosine(), either_way=True), steps=3)),
@@ -98,6 +103,8 @@ CASES: list[tuple[Any, Any]] = [
     (of_images, ggmc.GGMC(0.05, steps=4, guide=ggmc.Minibatch(5, "iid", recut=True, augment=VIEWS))),
     (with_dropout, ggmc.SGHMC(0.01, guide=ggmc.Minibatch(4, "epoch"))),
     (on_a_simplex, ggmc.GGMC(mass="dense")),
+    (narrow, ggmc.GGMC(mass="low_rank")),
+    (lambda: logistic(120), ggmc.GGMC(mass="low_rank", guide=ggmc.Minibatch(30))),
     (lambda: gaussian(3), ggmc.GGMC(0.3, adjust=False, over=ggmc.schedule.Over(7, ggmc.schedule.Cosine(0.2)))),
     (lambda: logistic(120), ggmc.AMAGOLD(0.05, guide=ggmc.Minibatch(30), steps=8)),
     (lambda: logistic(120), ggmc.GGMC(guide=ggmc.Minibatch(30, recut=True), explain=0.3)),

@@ -113,6 +113,7 @@ KERNELS = [
         lambda w: g.GGMC(0.1, mass=torch.ones(3)).bind(w.density),
         "for 3 parameters, but the target has 2",
     ),
+    Case("mass with a step", lambda w: g.GGMC(0.1, mass="low_rank"), "mass='low_rank' is found in warm-up: leave"),
     Case("mass complex", lambda w: g.GGMC(0.1, mass=torch.ones(2) + 0j), "mass must be real numbers"),
     Case("SGLD tested", lambda w: g.SGLD(0.1, adjust=True), r"use ggmc\.MALA, or adjust=False", NotExact),
     Case("SGHMC tested", lambda w: g.SGHMC(0.1, adjust=True), "Theorem 1", NotExact),

@@ -15,6 +15,7 @@ from torch import Tensor
 from torch.nn.functional import logsigmoid
 
 import ggmc
+from ggmc.dynamics.mass import LowRank
 from ggmc.dynamics.schedule import Along, Cosine, Over, ThereAndBack
 from tests.support.augmentations import Mirrored, Shifted
 from tests.support.invariance import Case
@@ -33,6 +34,11 @@ MASSES: dict[str, Any] = {
     "identity": None,
     "diagonal": torch.tensor([2.0, 0.5], dtype=F64),
     "dense": torch.tensor([[2.0, 0.8], [0.8, 1.0]], dtype=F64),
+    "low rank": LowRank(
+        torch.tensor([1.0, 0.5], dtype=F64),
+        torch.tensor([[0.6], [0.8]], dtype=F64),
+        torch.tensor([3.0], dtype=F64),
+    ),
 }
 TEMPERATURES = {"T = 1": 1.0, "T = 0.6": 0.6, "T = 1.7": 1.7}
 FRICTIONS = {"γ = 0.3": 0.3, "γ = 2": 2.0, "γ = ∞": math.inf}

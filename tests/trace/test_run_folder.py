@@ -315,6 +315,10 @@ OTHERS: dict[str, tuple[Callable[[dict[str, Any]], object], str]] = {
     "other draws": (lambda s: s["chains"].update(drawn=1), "its chains have 1 draws"),
     "a generator of another kind": (lambda s: s["chains"].update(generator=torch.zeros(3)), "its generator is"),
     "a mass of others": (lambda s: s["chains"]["warmup"].update(mass=torch.ones(5)), "its mass is"),
+    "a mass of low rank of others": (
+        lambda s: s["chains"]["warmup"].update(mass={"diagonal": torch.ones(5, dtype=torch.float64)}),
+        "its mass is torch.float64 .5., but",
+    ),
     "an unfinished warm-up": (lambda s: s["chains"]["warmup"].update(iteration=2), "trajectories of warm-up"),
 }
 

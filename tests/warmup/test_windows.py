@@ -52,7 +52,8 @@ def test_a_restored_window_goes_on_where_the_stored_one_was() -> None:
         return State(position, position, (position**2).sum(1))
 
     first, then = state(), state()
-    window = Window.opened(first, 0.5, "dense", True, settled=torch.tensor([True, False, True, True]))
+    settled = torch.tensor([True, False, True, True])
+    window = Window.opened(first, 0.5, "dense", True, settled, states=True)
     none, all_of_them = torch.zeros(4, dtype=F64), torch.ones(4, dtype=torch.bool)
     info = Info(none, all_of_them, ~all_of_them, none, none, 1)
     window.add(first, torch.zeros_like(first.position), info)

@@ -57,9 +57,9 @@ class GGMC(WordKernel):
             such as "O(BCSS3)O", go further per gradient in smooth targets of many dimensions (`ggmc.STAGES`).
         guide: The gradient field that drives the motion.
         temperature: T.
-        mass: A tensor [d] or [d, d], or the kind that warm-up shall find: "identity", "diagonal", "dense", or "tensor"
-            (one number per named tensor, from the size of its gradients). None, with a step size given, is the
-            identity.
+        mass: A tensor [d] or [d, d], a `ggmc.dynamics.mass.LowRank`, or the kind that warm-up shall find: "identity",
+            "diagonal", "dense", "tensor" (one number per named tensor, from the size of its gradients), or "low_rank"
+            (the prior's precision and the stiffest directions). None, with a step size given, is the identity.
         adjust: Whether trajectories are tested. False rejects nothing and reports log α.
         fresh_momentum: Whether the momentum is drawn anew before every trajectory, whatever the friction.
         monitor_every: Without the test, log α is reported for so many trajectories together.

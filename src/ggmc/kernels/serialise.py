@@ -13,7 +13,7 @@ from torch import Tensor
 
 from ggmc.bayes.nets import GuideViews
 from ggmc.dynamics import schedule
-from ggmc.dynamics.mass import Mass, as_mass
+from ggmc.dynamics.mass import Mass, restored_mass
 from ggmc.errors import BadInput, GGMCError, NotExact
 from ggmc.guides import GUIDES
 from ggmc.kernels.amagold import AMAGOLD
@@ -148,8 +148,8 @@ def _plain(value: Any, large: Tensors) -> Any:
     if isinstance(value, Tensor):
         return _plain_tensor(value, large)
     if isinstance(value, Mass):
-        matrix = value.as_tensor()
-        return "identity" if matrix is None else {"mass": _plain_tensor(matrix, large)}
+        stored = value.stored()
+        return "identity" if stored is None else {"mass": _plain(stored, large)}
     if value is None or isinstance(value, str | int | float | bool):
         return value
     if _PARTS.get(type(value).__name__) is type(value):
@@ -212,7 +212,7 @@ def _unplain(value: Any, large: Mapping[str, Tensor]) -> Any:
             raise BadInput(f"a {value['dtype']} tensor of shape {value['shape']} is not stored with the kernel")
         return large[value["large"]]
     if "mass" in value:
-        return as_mass(_unplain(value["mass"], large))
+        return restored_mass(_unplain(value["mass"], large))
     settings = {name: _unplain(item, large) for name, item in value.items()}
     if "type" not in value:
         return settings

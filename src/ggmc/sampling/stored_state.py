@@ -37,7 +37,9 @@ def check_stored(stored: PlainDict, given: PlainDict, chains: int, target: Targe
         _check_tensor(name, tensor, [chains, *tensor.shape[1:]], tensor.dtype, False)
     _check_tensor("generator", stored["generator"], list(generator.get_state().shape), torch.uint8, False)
     mass = stored["warmup"]["mass"]
-    if mass is not None:
+    if isinstance(mass, dict):  # of low rank
+        _check_tensor("mass", mass.get("diagonal"), [size], torch.float64, False)
+    elif mass is not None:
         _check_tensor("mass", mass, [size] * mass.dim(), mass.dtype, False)
     notes, remarks = stored["warmup"]["notes"], stored["warmup"]["remarks"]
     if not all(isinstance(text, str) for text in (*notes, *notes.values(), *remarks)):

@@ -9,6 +9,7 @@ from ggmc.errors import BadInput
 from ggmc.guides import GradientField
 from ggmc.kernels import Kernel, Sampler, WordKernel, WordSampler
 from ggmc.targets.base import Target
+from ggmc.warmup.low_rank import check_low_rank, is_wanted, prior_diagonal
 
 LARGEST_LEARNT = 256  # with more parameters, a target that knows a mass is believed: chains rarely settle so soon
 
@@ -51,6 +52,8 @@ def check_tunable(kernel: Kernel, sampler: Sampler, iterations: int) -> None:
         raise BadInput("step_size=None is tuned in warm-up, but warmup is 0: give a step_size or some warm-up")
     if kernel.temperature == 0:
         raise BadInput("temperature 0 has no acceptance to tune a step size by: give a step_size")
+    if is_wanted(kernel.mass):
+        check_low_rank(sampler.target)
     if not isinstance(sampler, WordSampler):
         return
     if sampler.not_testable is not None:
@@ -65,8 +68,15 @@ def check_tunable(kernel: Kernel, sampler: Sampler, iterations: int) -> None:
             ) from error
 
 
-def advised_mass(target: Target, field: GradientField) -> Mass | None:
-    """The mass that the guide or, with many parameters, the target advises; None where the chains must tell."""
+def advised_mass(kernel: Kernel, target: Target, field: GradientField) -> Mass | None:
+    """The mass that the guide or, with many parameters, the target advises; None where the chains must tell.
+
+    Where directions are to be added to it, it is the target's diagonal, whatever the number of parameters.
+    """
+    if is_wanted(kernel.mass):
+        return prior_diagonal(target)
+    if kernel.mass is not None:
+        return None
     advised = field.advice.mass
     if advised is None and target.layout.size > LARGEST_LEARNT:
         advised = target.advice.mass

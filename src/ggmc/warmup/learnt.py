@@ -6,7 +6,7 @@ from dataclasses import asdict, dataclass, field
 
 from torch import Tensor
 
-from ggmc.dynamics.mass import Identity, Mass, as_mass
+from ggmc.dynamics.mass import Mass, restored_mass
 from ggmc.plain import PlainDict
 from ggmc.warmup.step_size import DualAveraging
 from ggmc.warmup.windows import Window
@@ -41,7 +41,7 @@ class Learnt:
     def state_dict(self) -> PlainDict:
         """A snapshot as plain tensors and numbers."""
         return {
-            "mass": self.mass.as_tensor(),
+            "mass": self.mass.stored(),
             "reach": self.reach,
             "iteration": self.iteration,
             "time": self.time,
@@ -62,7 +62,7 @@ class Learnt:
         """
         mass, dual, window = stored["mass"], stored["dual"], stored["window"]
         return cls(
-            Identity() if mass is None else as_mass(mass).to(like),
+            restored_mass(mass).to(like),
             stored["reach"],
             stored["iteration"],
             stored["time"],

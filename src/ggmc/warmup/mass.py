@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Literal
 
@@ -18,6 +19,8 @@ DRAWS_PER_PARAMETER = 10  # a dense mass from fewer draws than this costs more i
 ENOUGH_DRAWS_PER_PARAMETER = 4  # effective ones; with fewer, a window's covariance is shrunk towards its diagonal ...
 SHRINKAGE = 5.0  # ... which then counts for this many draws
 LARGEST_DENSE = 256  # beyond this a dense product per step outweighs most gradients
+GOLDEN = (5**0.5 - 1) / 2
+STATES = 16  # past ones of a window, over which the curvature is averaged for a mass of low rank
 
 
 def suitable_kind(parameters: int, draws: int) -> Kind:
@@ -36,7 +39,7 @@ def kind_to_learn(wanted: MassLike, known: bool, parameters: int, draws: int) ->
     """
     if wanted is None and not known:
         return suitable_kind(parameters, draws)
-    if is_kind(wanted) and wanted in ("diagonal", "dense"):
+    if is_kind(wanted) and (wanted in ("diagonal", "dense") or (wanted == "low_rank" and not known)):
         return "dense" if wanted == "dense" else "diagonal"
     return None
 
@@ -52,6 +55,13 @@ def per_tensor(target: Target, position: Tensor) -> Mass:
         sizes[columns] = gradient[:, columns].square().mean().sqrt()
     smallest = sizes[sizes > 0].min() if (sizes > 0).any() else sizes.new_ones(())
     return Diagonal((sizes / smallest).clamp_min(1.0), position.dtype)
+
+
+def longer(mass: Mass, before: Mass) -> float:
+    """With another mass positions move at another speed: how many times as long as before the same way takes."""
+    now = mass.velocity_variance()
+    speed_up = now.log() - before.velocity_variance().double().log().to(now.device)
+    return math.exp(-speed_up.median().item() / 2)
 
 
 @dataclass
@@ -120,3 +130,27 @@ class Moments:
             return Dense(temperature * torch.cholesky_inverse(factor), like.dtype)
         except BadInput:  # so narrow that its inverse is no longer positive definite in float64
             return diagonal
+
+
+@dataclass
+class PastStates:
+    """Between 16 and 32 states of all chains in turn, spread evenly over what has been seen of a window.
+
+    Args:
+        rows: [states, d].
+        every: Of how many trajectories one is kept.
+        seen: Trajectories so far.
+    """
+
+    rows: Tensor
+    every: int = 1
+    seen: int = 0
+
+    def add(self, position: Tensor) -> None:
+        """One draw of every chain, of which one chain's may be kept."""
+        if self.seen % self.every == 0:
+            chain = int(self.seen * GOLDEN % 1.0 * len(position))  # even over chains, whatever is thinned out later
+            self.rows = torch.cat([self.rows, position[chain : chain + 1]])
+            if len(self.rows) == 2 * STATES:
+                self.rows, self.every = self.rows[::2], 2 * self.every
+        self.seen += 1

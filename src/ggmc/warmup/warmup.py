@@ -25,11 +25,11 @@ from ggmc.guides import BatchGuide, GradientField, Guide
 from ggmc.kernels import Kernel, Sampler, WordSampler
 from ggmc.plain import PlainDict
 from ggmc.targets.base import DataTarget, Target
-from ggmc.warmup import batch_size, stuck_chains
+from ggmc.warmup import batch_size, low_rank, stuck_chains
 from ggmc.warmup.defaults import advised_mass, check_tunable, steps_are_open, tuning_sampler, usual_acceptance
 from ggmc.warmup.learnt import Learnt
 from ggmc.warmup.length import LONGEST, explore, steps_around
-from ggmc.warmup.mass import kind_to_learn, per_tensor
+from ggmc.warmup.mass import kind_to_learn, longer, per_tensor
 from ggmc.warmup.step_size import DualAveraging, acceptance, first_step_size
 from ggmc.warmup.windows import Window, refuse_if_nothing_moves, windows
 
@@ -80,7 +80,7 @@ class Warmup:
         if self.tuning:
             check_tunable(kernel, self.sampler, iterations)
         self.wanted = wanted or usual_acceptance(self.sampler)
-        known = advised_mass(target, self.field) if self.tuning and kernel.mass is None else None
+        known = advised_mass(kernel, target, self.field) if self.tuning else None
         self._mass_is_known = known is not None
         mass = fixed_mass(kernel.mass, target.start) if known is None else known
         begin = Learnt(mass, math.ceil(FIRST_REACH / self.per_step) if self.unit == 1 else FIRST_SWEEPS)
@@ -225,7 +225,8 @@ class Warmup:
         last = self.ends[-1] - (self.ends[-2] if len(self.ends) > 1 else 0)
         draws = last * len(state.position)
         kind = kind_to_learn(self.kernel.mass, self._mass_is_known, self.target.layout.size, draws)
-        return Window.opened(state, self.temperature, kind if adapting else None, adapting, settled)
+        states = low_rank.is_wanted(self.kernel.mass)
+        return Window.opened(state, self.temperature, kind if adapting else None, adapting, settled, states)
 
     def _close_window(self, window: Window, dual: DualAveraging, state: State, generator: torch.Generator) -> State:
         learnt = self.learnt
@@ -287,14 +288,15 @@ class Warmup:
     def _found_mass(self, window: Window, state: State) -> Mass | None:
         if isinstance(self.kernel.mass, str) and self.kernel.mass == "tensor":
             return per_tensor(self.target, state.position)
-        return None if window.moments is None else window.moments.mass(self.kernel.temperature, state.position)
+        found = None if window.moments is None else window.moments.mass(self.kernel.temperature, state.position)
+        if low_rank.is_wanted(self.kernel.mass):
+            part = self.iteration / self.iterations
+            found, self.learnt.notes["mass"] = low_rank.found_mass(self.target, window, self.mass, found, part)
+        return found
 
     def _change_mass(self, found: Mass | None) -> None:
         if found is None:
             return
-        learnt = self.learnt
-        if learnt.time is not None:  # with another mass positions move at another speed: as far takes another time
-            now = found.velocity_variance()
-            speed_up = now.log() - learnt.mass.velocity_variance().double().log().to(now.device)
-            learnt.time *= math.exp(-speed_up.median().item() / 2)
-        learnt.mass = found
+        if self.learnt.time is not None:
+            self.learnt.time *= longer(found, self.learnt.mass)
+        self.learnt.mass = found

@@ -11,7 +11,7 @@ from ggmc.dynamics.state import Info, State
 from ggmc.errors import BadInput
 from ggmc.plain import PlainDict
 from ggmc.warmup.length import Paths
-from ggmc.warmup.mass import Kind, Moments
+from ggmc.warmup.mass import Kind, Moments, PastStates
 from ggmc.warmup.stuck_chains import ChainMoments
 
 GROWTH = 1.5  # of each window over the one before
@@ -51,6 +51,7 @@ class Window:
         settled: Which chains count for the mass, [chains] bool; None for all.
         paths: For the trajectory's length.
         accepted: Trajectories that were accepted, of all chains.
+        states: Some of the positions, for a mass of low rank; None where it is not learnt.
     """
 
     temperature: float
@@ -59,10 +60,17 @@ class Window:
     settled: Tensor | None = None
     paths: Paths = field(default_factory=Paths)
     accepted: int = 0
+    states: PastStates | None = None
 
     @classmethod
     def opened(
-        cls, state: State, temperature: float, mass: Kind | None, chains: bool, settled: Tensor | None = None
+        cls,
+        state: State,
+        temperature: float,
+        mass: Kind | None,
+        chains: bool,
+        settled: Tensor | None = None,
+        states: bool = False,
     ) -> Window:
         """A window in which nothing has been seen yet.
 
@@ -72,18 +80,26 @@ class Window:
             mass: The kind of mass to be learnt, or None.
             chains: Whether stuck chains are looked for.
             settled: Which chains count for the mass; None for all.
+            states: Whether some positions are kept.
         """
         moments = None if mass is None else Moments.none(state.position, mass)
         by_chain = ChainMoments.none(state.position) if chains and len(state.position) > 1 else None
-        return cls(temperature, moments, by_chain, settled)
+        return cls(
+            temperature,
+            moments,
+            by_chain,
+            settled,
+            states=PastStates(state.position[:0]) if states and chains else None,
+        )
 
     def add(self, state: State, previous: Tensor, info: Info) -> None:
         """One draw of every chain, the positions [chains, d] it came from, and what its trajectory did."""
         self.accepted += int(info.accepted.sum())
-        if self.moments is not None and self.settled is None:
-            self.moments.add(state.position, previous)
-        elif self.moments is not None:
-            self.moments.add(state.position[self.settled], previous[self.settled])
+        counted = slice(None) if self.settled is None else self.settled
+        if self.moments is not None:
+            self.moments.add(state.position[counted], previous[counted])
+        if self.states is not None:
+            self.states.add(state.position[counted])
         if self.by_chain is not None and state.potential is not None:
             self.by_chain.add(state.position, state.potential)
 
@@ -96,12 +112,14 @@ class Window:
             "settled": self.settled,
             "paths": list(self.paths.kept),
             "accepted": self.accepted,
+            "states": None if self.states is None else asdict(self.states),
         }
 
     @classmethod
     def restored(cls, stored: PlainDict, device: torch.device) -> Window:
         """A window from its `state_dict`, in memory of its own."""
         moments, by_chain, settled = stored["moments"], stored["by_chain"], stored["settled"]
+        states = stored.get("states")
         return cls(
             stored["temperature"],
             None if moments is None else Moments(**moments).copy(device),
@@ -109,6 +127,9 @@ class Window:
             None if settled is None else settled.to(device),
             Paths((positions.to(device), acceptances.to(device)) for positions, acceptances in stored["paths"]),
             stored["accepted"],
+            None
+            if states is None
+            else PastStates(states["rows"].to(device, copy=True), states["every"], states["seen"]),
         )
 
 
