@@ -2,17 +2,21 @@
 
 From one state of a chain that was burnt in, trajectories with fresh momenta and fresh tapes are carried out at several
 learning rates, and the mean of min(1, α) is taken. No trajectory moves the chain. All arms go equally often through the
-data between two tests.
+data between two tests. After a study `python -m experiments.integrators.rates OUT --epochs 10` compares the paper's way
+with ours at another number of passes.
 """
 
 from __future__ import annotations
 
+import argparse
 import math
+from dataclasses import replace
+from pathlib import Path
 
 import torch
 
 import ggmc
-from experiments.integrators.cells import TUNED, steps
+from experiments.integrators.cells import TUNED, burn_in, steps
 from experiments.integrators.settings import Size, posterior
 from ggmc.kernels import Kernel
 from ggmc.warmup.mass import per_tensor
@@ -89,3 +93,26 @@ def half_accepted(size: Size, data: str, burnt: str, arm: str) -> dict[str, obje
         middle = (low + high) / 2
         low, high = (middle, high) if acceptance(middle) > 0.5 else (low, middle)
     return {"arm": arm, "rate": 10 ** ((low + high) / 2), "rates": list(found), "acceptance": list(found.values())}
+
+
+def main() -> None:
+    """Compare the paper's way with ours, tested after more or fewer passes over the data than in the study itself."""
+    parser = argparse.ArgumentParser(description=main.__doc__)
+    parser.add_argument("out", type=Path, help="the folder of a study that is done")
+    parser.add_argument("--size", default="small")
+    parser.add_argument("--data", default="", help="where CIFAR-10 is")
+    parser.add_argument("--epochs", type=int, default=10, help="passes over the data between two tests")
+    parser.add_argument("--repeats", type=int, default=2, help="trajectories for each learning rate")
+    options = parser.parse_args()
+    size = replace(Size.named(options.size), epochs=options.epochs, repeats=options.repeats)
+    found: dict[str, float] = {}
+    for arm in (OURS, PAPERS):
+        burnt = options.out / "runs" / burn_in(size, form_of(arm)).name
+        result = half_accepted(size, options.data, str(burnt), arm)
+        found[arm] = float(str(result["rate"]))
+        print(f"{arm:45}{found[arm]:.1e}", result, flush=True)
+    print(f"{'factor':45}{found[OURS] / found[PAPERS]:.0f}")
+
+
+if __name__ == "__main__":
+    main()
