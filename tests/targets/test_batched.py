@@ -2,8 +2,8 @@ from __future__ import annotations
 
 import pytest
 import torch
+from torch import Tensor
 
-from ggmc.targets import batched as over_chains
 from ggmc.targets.batched import OverChains
 from ggmc.targets.layout import Layout
 
@@ -24,7 +24,7 @@ def test_all_ways_over_chains_give_the_same_value_and_gradient(vectorised: bool 
     leaf = position.clone().requires_grad_()
     expected = torch.stack([function(layout.views(row), x, o) for row, o in zip(leaf, own, strict=True)])
     (gradient,) = torch.autograd.grad(expected.sum(), leaf)
-    for _ in range(2):  # the second call of a size is not measured any more
+    for _ in range(2):
         values, slopes = over.with_gradient(position, x, own)
         assert torch.allclose(values, expected)
         assert torch.allclose(slopes, gradient)
@@ -41,12 +41,24 @@ def test_a_function_that_does_not_depend_on_its_row_has_no_slope(vectorised: boo
     assert not slopes.any()
 
 
-def test_the_quicker_way_over_chains_is_taken(monkeypatch: pytest.MonkeyPatch) -> None:
-    seconds = {"_gradient_at_once": 1.0, "_gradient_one_by_one": 2.0}
-    over = OverChains(lambda p: p["x"].sum(), Layout({"x": (2,)}), (), None)
-    monkeypatch.setattr(over_chains, "_seconds", lambda call: seconds[call.__defaults__[0].__name__])
-    over.with_gradient(torch.ones(3, 2))
-    seconds["_gradient_at_once"] = 3.0
-    over.with_gradient(torch.ones(3, 2))  # already known for this size
-    over.with_gradient(torch.ones(4, 2))
-    assert over.measured() == [[1, 1, 0, 1], [1, 2, 0, 0]]  # with gradient, log2 of the sizes, whether at once
+def test_the_way_over_chains_depends_on_the_size_of_the_tensors(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Small tensors for all chains at once, large ones in a loop; what is asked for is done."""
+    asked: list[bool] = []
+    vmap = torch.func.vmap
+    monkeypatch.setattr(torch.func, "vmap", lambda *a, **b: asked.append(True) or vmap(*a, **b))
+
+    def at_once(examples: int, vectorised: bool | None) -> bool:
+        def function(p: dict[str, Tensor], x: Tensor, own: Tensor) -> Tensor:
+            return (x @ p["w"]).tanh().sum() * own.sum()
+
+        over = OverChains(function, Layout({"w": (2, 8)}), (None, 0), vectorised)
+        asked.clear()
+        over.with_gradient(torch.ones(3, 16), torch.ones(examples, 2), torch.ones(3, 5))
+        over(torch.ones(3, 16), torch.ones(examples, 2), torch.ones(3, 5))
+        assert len(asked) in (0, 2)  # the value and its gradient go the same way
+        return bool(asked)
+
+    assert at_once(examples=20, vectorised=None)
+    assert not at_once(examples=20_000, vectorised=None)
+    assert at_once(examples=20_000, vectorised=True)
+    assert not at_once(examples=20, vectorised=False)

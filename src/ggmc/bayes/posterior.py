@@ -68,8 +68,7 @@ class Posterior(DataDensity, PredictiveTarget):
         views: How images are augmented: `ggmc.nets.FrozenViews`, exact, or `FreeViews`, for `adjust=False` only. To
             augment what drives the chain, but not what is sampled, see `ggmc.nets.GuideViews`.
         jitter: Uniform noise of at most this size is added to starts "apart" and "module". Default: 0.
-        vectorise: As in `ggmc.DataDensity`. By default the quicker way is measured; the two round differently, so say
-            True or False where a seed shall give the same draws to the last bit.
+        vectorise: As in `ggmc.DataDensity`. By default decided by the size of the network and the batch.
 
     Example:
         >>> import torch, ggmc
@@ -145,10 +144,9 @@ class Posterior(DataDensity, PredictiveTarget):
         found = {"views": self.views.generator.get_state()} if isinstance(self.views, FreeViews) else {}
         if self.not_exact is not None:  # layers may draw from torch's own generators, and change their buffers
             found |= {"buffers": dict(self.module.named_buffers()), "generators": global_states(self.device)}
-        return super().state_dict() | found
+        return found
 
     def load_state_dict(self, stored: dict[str, Tree]) -> None:
-        super().load_state_dict(stored)
         if isinstance(self.views, FreeViews):
             self.views.generator.set_state(stored["views"])
         if self.not_exact is not None:

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import logging
-import math
 import threading
-import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -16,9 +15,14 @@ from torch.linalg import LinAlgError  # pyright: ignore[reportAttributeAccessIss
 from torch.utils._pytree import tree_leaves, tree_map
 
 from ggmc.targets.layout import Layout, Tree
-from ggmc.targets.traced import CannotCompile, Compiled, Traced
+from ggmc.targets.programs import Observer
+from ggmc.targets.traced import CannotCompile, Compiled, Traced, form_of
 
 log = logging.getLogger("ggmc")
+
+# Measured with one thread and 2 to 16 chains, on dense and convolutional nets: all at once is quicker while the tensors
+# of one chain's gradient have up to 10,000 or 20,000 numbers on average; beyond that the loop is.
+AT_ONCE = 2**14  # numbers in an operation's result, on average
 
 Chained = tuple[int | None, ...]
 """Which further arguments have a leading dimension of chains (0), and which all chains share (None)."""
@@ -28,8 +32,8 @@ class OverChains:
     """A function of one chain's tensors by name, and of further arguments, for all rows of [chains, d].
 
     `vectorised` says how: all chains at once by `torch.func.vmap`, or one after another, where the function sees leaves
-    that are views of their row, and autograd adds into views of one flat gradient. None takes whichever is quicker,
-    measured at the first call of each size: for large batches and convolutions on a CPU that is often the latter.
+    that are views of their row, and autograd adds into views of one flat gradient. None decides by the size of the
+    tensors that it makes for one chain: where they are large, as in wide layers, the loop is quicker.
 
     What runs at once, or for one chain, is recorded after some calls and then carried out as its tensor operations
     alone, which gives the same numbers to the last bit (`traced.py`).
@@ -47,7 +51,7 @@ class OverChains:
     def __init__(self, function: Callable[..., Tensor], layout: Layout, chained: Chained, vectorised: bool | None):
         self._function, self._layout, self._chained = function, layout, chained
         self._vectorised = vectorised
-        self._measured: dict[tuple[int, ...], bool] = {}
+        self._chosen: dict[object, bool] = {}
         self._compiled: Compiled | None = None
         what = f"a function of the target ({layout})"
         self._traced = {
@@ -57,14 +61,6 @@ class OverChains:
             (True, False): Traced(what, self._gradient_one_by_one, self._gradient_of_one),
         }
         """By whether the gradient is asked for, and whether of several chains at once."""
-
-    def measured(self) -> list[list[int]]:
-        """For which sizes it was measured which way is quicker, and what was found, as plain numbers."""
-        return [[*map(int, size), int(at_once)] for size, at_once in self._measured.items()]
-
-    def restore_measured(self, stored: list[list[int]]) -> None:
-        """Go on with what was measured before."""
-        self._measured = {(bool(gradient), *sizes): bool(at_once) for gradient, *sizes, at_once in stored}
 
     def check_again(self) -> None:
         """Compare what was recorded with the function again: what it reads may have changed since the last run."""
@@ -78,7 +74,7 @@ class OverChains:
 
     def __call__(self, position: Tensor, *rest: Tree) -> Tensor:
         """The function's value in each row; differentiable."""
-        at_once = self._is_at_once(False, position, rest)
+        at_once = self._is_at_once(position, rest)
         if not torch.is_grad_enabled() and self._is_recorded(position, at_once):
             return self._traced[False, at_once](position, *rest)
         return (self._at_once if at_once else self._one_by_one)(position, *rest)
@@ -91,7 +87,7 @@ class OverChains:
             except CannotCompile as reason:  # whatever the compiler cannot do, Python can
                 log.warning("the gradient cannot be compiled, so it runs as it is: %s", reason)
                 self._compiled = None
-        at_once = self._is_at_once(True, position, rest)
+        at_once = self._is_at_once(position, rest)
         if self._is_recorded(position, at_once):
             return self._traced[True, at_once](position, *rest)
         return (self._gradient_at_once if at_once else self._gradient_one_by_one)(position, *rest)
@@ -152,20 +148,20 @@ class OverChains:
         for i, row in enumerate(position):
             yield row, tuple(_own(tree, chained, i) for tree, chained in zip(rest, self._chained, strict=True))
 
-    def _is_at_once(self, gradient: bool, position: Tensor, rest: tuple[Tree, ...]) -> bool:
+    def _is_at_once(self, position: Tensor, rest: tuple[Tree, ...]) -> bool:
         if len(position) == 1 or self._vectorised is False:
             return False
         if self._vectorised:
             return True
-        numbers = sum(leaf.numel() for leaf in tree_leaves(rest) if isinstance(leaf, Tensor))
-        size = (gradient, int(math.log2(len(position))), int(math.log2(numbers + 1)))
-        if size not in self._measured:
-            ways = (
-                (self._gradient_at_once, self._gradient_one_by_one) if gradient else (self._at_once, self._one_by_one)
-            )
-            at_once, one_by_one = (_seconds(lambda way=way: way(position, *rest)) for way in ways)
-            self._measured[size] = at_once < one_by_one
-        return self._measured[size]
+        form = form_of((position, *rest))
+        if form not in self._chosen:
+            sizes = _Sizes()
+            with sizes, torch.no_grad():
+                self._one_by_one(
+                    position[:1], *(_first(tree, chained) for tree, chained in zip(rest, self._chained, strict=True))
+                )
+            self._chosen[form] = sizes.numbers <= AT_ONCE * sizes.operations
+        return self._chosen[form]
 
 
 def can_be_vectorised(
@@ -247,13 +243,20 @@ def _own(tree: Tree, chained: int | None, chain: int) -> Tree:
     return tree if chained is None else tree_map(lambda x: x[chain], tree)
 
 
-def _seconds(call: Callable[[], object]) -> float:
-    """The quicker of two calls: the first may have to warm up."""
-    taken: list[float] = []
-    for _ in range(2):
-        begun = time.perf_counter()
-        call()
-        if torch.cuda.is_available():
-            torch.cuda.synchronize()
-        taken.append(time.perf_counter() - begun)
-    return min(taken)
+def _first(tree: Tree, chained: int | None) -> Tree:
+    """The same for the first chain alone."""
+    return tree if chained is None else tree_map(lambda x: x[:1], tree)
+
+
+class _Sizes(Observer):
+    """Counts operations and the numbers that they make."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.numbers = self.operations = 0
+
+    def __torch_dispatch__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        result = function(*args, **(kwargs or {}))
+        self.operations += 1
+        self.numbers += sum(leaf.numel() for leaf in tree_leaves(result) if isinstance(leaf, Tensor))
+        return result

@@ -46,7 +46,7 @@ class DataDensity(NamedTarget, DataTarget):
             reported is then a lower bound, and log α an upper one. Default: `log_likelihood.bound` if it exists, else
             none.
         vectorise: True runs all chains at once by `torch.func.vmap`, if possible (default); False runs them one after
-            another; None takes whichever is quicker, measured.
+            another; None decides by the size of the tensors that it makes.
         advice: What warm-up may use. Default: nothing.
 
     Example:

@@ -32,7 +32,7 @@ class NamedTarget(Target):
     """
 
     vectorise: bool | None
-    """Whether all chains run at once; None where that is measured."""
+    """Whether all chains run at once; None where that is decided by size."""
 
     def __init__(
         self,
@@ -55,14 +55,6 @@ class NamedTarget(Target):
             advice=advice,
             untransformed=[name for name in self.coordinates.layout.shapes if self.coordinates.is_free(name)],
         )
-
-    def state_dict(self) -> dict[str, Tree]:
-        """Which way each function of one chain runs, where that was measured."""
-        return {"measured": [function.measured() for function in self._over_chains()]}
-
-    def load_state_dict(self, stored: dict[str, Tree]) -> None:
-        for function, measured in zip(self._over_chains(), stored["measured"], strict=True):
-            function.restore_measured(measured)
 
     def constrain(self, position: Tensor) -> dict[str, Tensor]:
         return self.coordinates.constrain(position)

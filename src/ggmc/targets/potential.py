@@ -47,7 +47,7 @@ class SumOverData:
         start: A row [d] at which both can be evaluated.
         data: The examples.
         bound: An upper bound of every term, or None; with one, sums can stop early.
-        vectorise: Whether all chains run at once (True), one after another (False), or whichever is quicker (None).
+        vectorise: Whether all chains run at once (True), one after another (False), or as suits its size (None).
 
     Example:
         >>> import torch
