@@ -127,9 +127,8 @@ class Warmup:
         """One trajectory of every chain, and what is learnt from it."""
         learnt = self.learnt
         if not self.tuning:
-            parameters = self.sampler.parameters
-            if self.temperature != self.kernel.temperature:
-                parameters = parameters.change(temperature=self.temperature)
+            own, cooling = self.sampler.parameters, self.temperature != self.kernel.temperature
+            parameters = own.change(temperature=self.temperature) if cooling else own
             learnt.iteration += 1
             return self.sampler.step(state, parameters, generator)
         if learnt.dual is None or learnt.window is None:
@@ -222,11 +221,10 @@ class Warmup:
 
     def _new_window(self, state: State, settled: Tensor | None = None) -> Window:
         adapting = self.iteration < self.ends[-1]
-        last = self.ends[-1] - (self.ends[-2] if len(self.ends) > 1 else 0)
-        draws = last * len(state.position)
+        draws = len(state.position) * (self.ends[-1] - (self.ends[-2] if len(self.ends) > 1 else 0))
         kind = kind_to_learn(self.kernel.mass, self._mass_is_known, self.target.layout.size, draws)
-        states = low_rank.is_wanted(self.kernel.mass)
-        return Window.opened(state, self.temperature, kind if adapting else None, adapting, settled, states)
+        past, learnt_kind = low_rank.is_wanted(self.kernel.mass), kind if adapting else None
+        return Window.opened(state, self.temperature, learnt_kind, adapting, settled, past)
 
     def _close_window(self, window: Window, dual: DualAveraging, state: State, generator: torch.Generator) -> State:
         learnt = self.learnt
