@@ -112,19 +112,20 @@ def main(size: str = "small", out: Path = Path("out/claims"), data: str | None =
         print(f"{name:30}{'way back' if found['possible'] else 'no way back'}, misses by {found['distance']:.1e}")
     with progress.bar(settings.lengths, desc="steps between two tests") as lengths:
         numbers["deferred"] = [deferred(steps, settings) for steps in lengths]
-    draw(numbers["deferred"], out)
+    draw(numbers, out)
     write_numbers(out, numbers)
     return out
 
 
 @styled
-def draw(rows: list[dict[str, float]], out: Path) -> None:
+def draw(numbers: dict[str, Any], out: Path) -> None:
     """The figure.
 
     Args:
-        rows: One for each number of steps between two tests.
+        numbers: As in numbers.json.
         out: Its folder.
     """
+    rows = numbers["deferred"]
     figure, (bias, rate) = plt.subplots(1, 2, figsize=(7.4, 2.9), gridspec_kw={"wspace": 0.1})
     steps = [row["steps"] for row in rows]
     for name, line, colour, label in (
