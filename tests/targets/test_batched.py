@@ -50,3 +50,18 @@ def test_the_quicker_way_over_chains_is_taken(monkeypatch: pytest.MonkeyPatch) -
     over.with_gradient(torch.ones(3, 2))  # already known for this size
     over.with_gradient(torch.ones(4, 2))
     assert over.measured() == [[1, 1, 0, 1], [1, 2, 0, 0]]  # with gradient, log2 of the sizes, whether at once
+
+
+def test_what_was_measured_can_be_restored(monkeypatch: pytest.MonkeyPatch) -> None:
+    def unused(call: object) -> float:
+        raise AssertionError("measured again")
+
+    over = OverChains(lambda p: p["x"].sum(), Layout({"x": (2,)}), (), None)
+    over.with_gradient(torch.ones(3, 2))
+    over(torch.ones(5, 2))
+    again = OverChains(lambda p: p["x"].sum(), Layout({"x": (2,)}), (), None)
+    again.restore_measured(over.measured())
+    assert again.measured() == over.measured()
+    monkeypatch.setattr(over_chains, "_seconds", unused)
+    again.with_gradient(torch.ones(2, 2))
+    again(torch.ones(4, 2))
