@@ -128,3 +128,8 @@ def test_lengths_that_suit_a_guide_where_none_are_given() -> None:
     ):
         field = guide.bind(target)
         assert (field.default_steps, field.whole_sweeps) == (steps, whole)
+
+
+def test_what_is_not_given_has_its_usual_value() -> None:
+    assert ggmc.Minibatch(10) == ggmc.Minibatch(10, "palindrome", seed=0, recut=False, augment=None)
+    assert ggmc.ControlVariate(10) == ggmc.ControlVariate(10, "palindrome", "none", None, seed=0)

@@ -237,3 +237,37 @@ def test_the_steps_are_as_many_as_make_the_time() -> None:
     assert [errs._steps(h, errs.field) for h in (0.4, 0.2, 0.02)] == [(4, 6), (8, 12), (8, 12)]
     unknown = Warmup(ggmc.GGMC(), gaussian(), 100)
     assert unknown._steps(0.1, unknown.field) == (8, 12)  # the first paths' ten steps
+
+
+@pytest.mark.parametrize(
+    ("kernel", "unit", "per_test"),
+    [
+        (ggmc.GGMC(mass="identity"), 1, 0.0),
+        (ggmc.GGMC(guide=ggmc.Surrogate(lambda w: -(w**2).sum()), mass="identity"), 1, 1 / 3),
+        (ggmc.GGMC(guide=ggmc.Minibatch(100), mass="identity"), 8, 1 / 6),  # of a sweep, which is two passes
+        (ggmc.GGMC(guide=ggmc.ControlVariate(100), mass="identity"), 1, 4 / 3),  # of a step, a fourth of a pass
+    ],
+    ids=["exact", "surrogate", "sweeps", "control variate"],
+)
+@pytest.mark.parametrize(("best", "reach", "next_reach"), [(6, 10, 15), (1, 40, 20), (1, 3, 5), (900, 5, None)])
+def test_a_window_settles_the_time_and_how_far_the_next_paths_reach(
+    kernel: Any,
+    unit: int,
+    per_test: float,
+    best: int,
+    reach: int,
+    next_reach: int | None,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    warmup, generator = Warmup(kernel, logistic(400), 200), torch.Generator().manual_seed(0)
+    state, _ = warmup.step(warmup.init(torch.zeros(2, 3, dtype=F64), generator), generator)
+    asked: list[float] = []
+    monkeypatch.setattr(Paths, "best_steps", lambda self, per_test: asked.append(per_test) or best)
+    window, dual = warmup.learnt.window, warmup.learnt.dual
+    assert window is not None
+    assert dual is not None
+    settled, warmup.learnt.reach = dual.settled, reach
+    warmup._close_window(window, dual, state, generator)
+    assert asked == [pytest.approx(per_test)]
+    assert warmup.learnt.time == pytest.approx(best * unit * settled)
+    assert warmup.learnt.reach == (1024 // unit if next_reach is None else next_reach)

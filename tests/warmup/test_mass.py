@@ -172,3 +172,17 @@ def test_another_mass_lets_as_far_a_way_take_another_time() -> None:
     assert warmup.learnt.time == pytest.approx(4.0)
     warmup._change_mass(None)
     assert warmup.mass == Diagonal(torch.tensor([4.0, 4.0, 4.0], dtype=F64))
+
+
+@pytest.mark.parametrize("anneal", [None, 5.0])
+def test_the_mass_that_is_found_has_the_kernels_temperature(anneal: float | None) -> None:
+    """M = T/variance, whatever the temperature of the warm-up: the target then has unit frequency."""
+    warmup = Warmup(ggmc.GGMC(temperature=0.25, mass="diagonal"), gaussian(2), 200, anneal=anneal)
+    state = warmup.init(torch.zeros(4, 2, dtype=F64), torch.Generator())
+    window = warmup._new_window(state)
+    assert window.moments is not None
+    rows = torch.randn(30, 4, 2, dtype=F64, generator=torch.Generator().manual_seed(0))
+    for previous, row in pairwise(rows):
+        window.moments.add(row, previous)
+    found: Any = warmup._found_mass(window, state)
+    torch.testing.assert_close(found.matrix, 0.25 / rows[1:].flatten(0, 1).var(0))
