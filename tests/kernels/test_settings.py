@@ -133,7 +133,7 @@ def test_a_start_outside_the_support_is_an_error() -> None:
 
 @pytest.mark.parametrize("kind", [*KINDS, *BASELINES])
 def test_what_is_not_given_has_its_usual_value(kind: Any) -> None:
-    given = {"step_size": 0.1} | ({"steps": 2} if kind in (ggmc.HMC, ggmc.MALT) else {})
+    given: dict[str, Any] = {"step_size": 0.1} | ({"steps": 2} if kind in (ggmc.HMC, ggmc.MALT) else {})
     usual = {
         "friction": 1.0,
         "guide": ggmc.Exact(),
