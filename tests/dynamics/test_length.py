@@ -15,3 +15,16 @@ def test_every_length_of_a_range_is_as_likely_both_ends_included() -> None:
     assert set(drawn) == {2, 3, 4}
     deviation = (3000 * (1 / 3) * (2 / 3)) ** 0.5
     assert all(abs(number - 1000) < 6 * deviation for number in drawn.values())  # false failures: below 1e-8
+
+
+def test_some_lengths_of_a_range_reach_from_end_to_end() -> None:
+    assert length.some((5, 5)) == [5]
+    assert length.some((2, 4)) == [2, 3, 4]
+    assert length.some((3, 73)) == [3, 13, 23, 33, 43, 53, 63, 73]
+
+
+def test_a_single_length_draws_nothing() -> None:
+    generator = torch.Generator().manual_seed(0)
+    before = generator.get_state()
+    assert length.draw((7, 7), generator) == 7
+    assert torch.equal(generator.get_state(), before)

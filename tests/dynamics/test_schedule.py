@@ -184,3 +184,45 @@ def test_a_lopsided_schedule_cannot_retrace_its_steps() -> None:
     lopsided = ggmc.GGMC(0.3, 0.5, 4, "O(ABA)O", adjust=False, along=Along(Cosine()))
     assert not ggmc.retrace(lopsided, target()).possible
     assert ggmc.retrace(ggmc.GGMC(0.3, 0.5, 4, "O(ABA)O", along=Along(ThereAndBack(Cosine()))), target()).possible
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {},
+        {"fresh_momentum": True},
+        {"scheme": "O(BAB)O", "mass": [2.0, 0.5]},
+        {"scheme": "ACA"},
+        {"along": Along(Cosine(0.3), either_way=True)},
+        {"along": Along(temperature=ThereAndBack(Cosine(0.5)))},
+    ],
+    ids=lambda options: ", ".join(options) or "plain",
+)
+def test_over_a_run_every_trajectory_has_the_step_size_and_temperature_of_its_place(options: Any) -> None:
+    """Each is that of a kernel with these numbers, from the same state with the same random numbers."""
+    over = Over(3, Cosine(0.1), Drops((0.5,), 0.25))
+    settings: Any = {"friction": 0.7, "steps": 3, "adjust": False, **options}
+    generator = torch.Generator().manual_seed(0)
+    init, step = ggmc.GGMC(0.3, temperature=0.6, over=over, **settings).bind(target())
+    state = init(torch.ones(4, 2, dtype=F64), generator)
+    for trajectory in range(7):
+        h, warmth = over.at(trajectory)
+        plain = ggmc.GGMC(0.3 * h, temperature=0.6 * warmth, **settings).bind(target())[1]
+        expected, told = plain(state, torch.Generator().manual_seed(trajectory))
+        state, info = step(state, torch.Generator().manual_seed(trajectory))
+        torch.testing.assert_close(state.position, expected.position)
+        torch.testing.assert_close(state.momentum, expected.momentum)
+        torch.testing.assert_close(info.log_accept, told.log_accept)
+
+
+def test_a_refusal_names_the_schedule_and_its_ends() -> None:
+    reason = Along(Cosine(0.1)).lopsided(4)
+    assert reason == (
+        "step sizes along a trajectory must read the same backwards, got Cosine(low=0.1) with factors 0.966 → 0.134: "
+        "use schedule.ThereAndBack(Cosine(low=0.1)), either_way=True, or adjust=False"
+    )
+    assert Along(Cosine(0.1)).lopsided(1) is None  # a single step has no direction
+
+
+def test_a_drop_begins_at_its_place() -> None:
+    assert [Drops((0.5, 0.75), 0.1)(place) for place in (0.4999, 0.5, 0.75)] == pytest.approx([1.0, 0.1, 0.01])

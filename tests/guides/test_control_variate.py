@@ -123,3 +123,20 @@ def test_what_is_known_at_the_anchor_cannot_be_replaced() -> None:
 def test_an_unknown_curvature_is_refused() -> None:
     with pytest.raises(BadInput, match=r"curvature must be one of \['none', 'diagonal', 'dense'\], got 'full'"):
         ggmc.ControlVariate(10, curvature="full")
+
+
+@pytest.mark.parametrize(("curvature", "least"), [("diagonal", 1e-6), ("dense", 1e-9)])
+def test_a_direction_without_curvature_has_a_small_mass(curvature: str, least: float) -> None:
+    target = ggmc.DataDensity(
+        lambda w: -(w[0] ** 2) * 2 + 0 * w[1], lambda w, x: 0 * x * w.sum(), torch.ones(4, dtype=F64), ANCHOR[:2]
+    )
+    field: Any = ggmc.ControlVariate(2, curvature=curvature, anchor=ANCHOR[:2]).bind(target)
+    mass = field.mass() if curvature == "diagonal" else torch.linalg.eigvalsh(field.mass()).flip(0)
+    torch.testing.assert_close(mass, torch.tensor([4.0, 4 * least], dtype=F64), rtol=1e-6, atol=0)
+
+
+def test_starts_of_a_diagonal_curvature_have_its_scales() -> None:
+    field: Any = ggmc.ControlVariate(10, curvature="diagonal", anchor=ANCHOR).bind(logistic())
+    starts = field.starts(5, 0.25, torch.Generator().manual_seed(0))
+    noise = torch.randn(5, 3, dtype=F64, generator=torch.Generator().manual_seed(0))
+    torch.testing.assert_close(starts, ANCHOR + 2 * 0.5 * noise / field.curvature.sqrt())

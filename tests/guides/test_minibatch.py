@@ -9,7 +9,7 @@ import torch
 
 import ggmc
 from ggmc.errors import BadInput
-from ggmc.guides.batches import Recut
+from ggmc.guides.batches import Batches, Recut
 from ggmc.guides.orders import ORDERS
 from tests.support.fields import over_a_pass, over_all_batches
 from tests.support.logistic import direct, examples, log_likelihood, log_prior, logistic, rows
@@ -103,3 +103,33 @@ def test_a_gradient_needs_an_entry() -> None:
     for guide in (ggmc.Minibatch(10), ggmc.ControlVariate(10, anchor=ANCHOR)):
         with pytest.raises(BadInput, match="needs an entry of the tape, got None"):
             guide.bind(logistic())(rows(), None)
+
+
+@pytest.mark.parametrize("seed", [0, 3])
+def test_the_seed_of_a_guide_is_that_of_its_cut(seed: int) -> None:
+    target = logistic()
+    cut = Batches(target.data, 10, seed)
+    for guide in (ggmc.Minibatch(10, seed=seed), ggmc.ControlVariate(10, anchor=ANCHOR, seed=seed)):
+        for field in (guide.bind(target), guide.bind_again(target, {"anchor": ANCHOR})):
+            batches: Any = field._batches  # pyright: ignore[reportAttributeAccessIssue]
+            assert torch.equal(batches.indices, cut.indices)
+
+
+def test_lengths_that_suit_a_guide_where_none_are_given() -> None:
+    """Sweeps, whose noise cancels; of control variates, which have little, ten steps or a shorter sweep."""
+    target = logistic()  # in 11 batches
+    for guide, steps, whole in (
+        (ggmc.Exact(), 1, False),
+        (ggmc.Minibatch(10), 22, True),
+        (ggmc.Minibatch(10, "epoch"), 11, True),
+        (ggmc.ControlVariate(10, anchor=ANCHOR), 10, False),
+        (ggmc.ControlVariate(30, anchor=ANCHOR), 8, False),
+        (ggmc.ControlVariate(30, "iid", anchor=ANCHOR), 4, False),
+    ):
+        field = guide.bind(target)
+        assert (field.default_steps, field.whole_sweeps) == (steps, whole)
+
+
+def test_what_is_not_given_has_its_usual_value() -> None:
+    assert ggmc.Minibatch(10) == ggmc.Minibatch(10, "palindrome", seed=0, recut=False, augment=None)
+    assert ggmc.ControlVariate(10) == ggmc.ControlVariate(10, "palindrome", "none", None, seed=0)

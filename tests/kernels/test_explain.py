@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
 import torch
 from torch import Tensor
 
 import ggmc
+from ggmc.dynamics.schedule import Along, Cosine, Over, ThereAndBack
 from tests.support.kernels import begin
 from tests.support.logistic import logistic
 
@@ -66,3 +68,32 @@ def test_comparing_changes_nothing() -> None:
         state, step, generator = begin(kernel, target, at=[[0.1, 0.2, 0.3]])
         ends.append(step(state, generator)[0])
     assert torch.equal(ends[0].position, ends[1].position)
+
+
+@pytest.mark.parametrize("word", ["OBABO", "BAOAB", "O(BABAB)O", "O(ABA)O", "ACA"])
+def test_every_kick_of_every_word_is_compared(word: str) -> None:
+    """U = a·θ under a guide three times as steep: two thirds of the kicks' work is the guide's noise."""
+    slope = torch.tensor([0.5, -2.0, 1.0], dtype=F64)
+    target = ggmc.Density(lambda x: -slope @ x, torch.zeros(3, dtype=F64))
+    guide = ggmc.Surrogate(lambda x: -3 * slope @ x)
+    along, over = Along(ThereAndBack(Cosine(0.3))), Over(3, Cosine(0.5))
+    kernel = ggmc.GGMC(
+        0.2, 0.7, 3, word, guide, temperature=0.4, mass=[1.0, 4.0, 0.5], explain=1.0, along=along, over=over
+    )
+    state, step, generator = begin(kernel, target)
+    for _ in range(3):
+        state, info = step(state, generator)
+        assert info.work.abs().min() > 0
+        torch.testing.assert_close(info.statistics["noise_error"], info.work * 2 / 3)
+
+
+def test_what_a_trajectory_tells_of_itself_is_told_together() -> None:
+    """The decision in place of a rate that a stopped sum does not know, the step size of the schedule, the noise."""
+    over = Over(3, Cosine(0.5))
+    kernel = ggmc.GGMC(0.3, guide=ggmc.Minibatch(100, "iid"), steps=4, over=over, explain=1.0)
+    state, step, generator = begin(kernel, logistic(400, bound=0.0))
+    for trajectory in range(6):
+        state, info = step(state, generator)
+        assert info.statistics.keys() == {"acceptance_rate", "step_size", "noise_error"}
+        assert torch.equal(info.statistics["acceptance_rate"], info.accepted.double())
+        assert info.statistics["step_size"].tolist() == pytest.approx([0.3 * over.at(trajectory)[0]] * 5)

@@ -164,6 +164,7 @@ def test_log_alpha_is_minus_infinity_and_the_warnings_say_why(options: Any, why:
     assert trace.stats["is_accepted"].all()
     assert not trace.stats["diverging"].any()
     assert any(why in warning and "−∞" in warning for warning in trace.warnings)
+    assert not any("adjust=False" in warning for warning in trace.warnings)  # which is what was done
 
 
 @pytest.mark.parametrize(

@@ -15,8 +15,8 @@ from ggmc.dynamics.mass import LowRank, as_mass
 from ggmc.dynamics.schedule import Along, Cosine, Cyclical, Drops, Over, ThereAndBack
 from ggmc.errors import BadInput
 from ggmc.guides import GradientField, Guide
-from ggmc.kernels import from_dict, to_dict
-from ggmc.kernels.serialise import large_tensors
+from ggmc.kernels import KernelSettings, from_dict, to_dict
+from ggmc.kernels.serialise import checksum, large_tensors
 from ggmc.targets.base import Target
 
 F64 = torch.float64
@@ -163,3 +163,33 @@ def test_a_users_functions_and_orders_are_named() -> None:
     assert plain["along"]["step_size"]["type"].endswith("slower")
     order = ggmc.CustomOrder(lambda entries, batches, generator: [0] * entries, reversible=True)
     assert "CustomOrder" in json.dumps(to_dict(ggmc.GGMC(0.1, guide=ggmc.Minibatch(10, order))))
+
+
+def test_large_tensors_are_kept_apart_by_their_numbers_shape_and_precision() -> None:
+    numbers = torch.arange(1.0, 10_002.0)
+    assert "tensor" in to_dict(ggmc.GGMC(0.1, mass=numbers[:-1]))["mass"]  # up to 10,000 as text
+    apart: dict[str, torch.Tensor] = {}
+    kernel = ggmc.GGMC(0.1, mass=numbers)
+    plain = json.loads(json.dumps(to_dict(kernel, apart)))
+    assert plain["mass"] == {"large": checksum(numbers), "dtype": "float32", "shape": [10_001]}
+    assert large_tensors([plain, {"other": plain}]) == apart.keys() == {checksum(numbers)}
+    numbers_before = numbers.clone()
+    numbers.add_(1)
+    again: Any = from_dict(plain, apart)
+    assert torch.equal(again.mass, numbers_before)
+    with pytest.raises(BadInput, match=r"a float32 tensor of shape \[10001\] is not stored with the kernel"):
+        from_dict(plain)
+    other = numbers.clone()
+    other[5000] += 1
+    each = [numbers, other, numbers[:, None], numbers.double(), numbers.view(torch.int32)]
+    assert len({checksum(tensor) for tensor in each}) == len(each)
+    assert checksum(numbers.flip(0).flip(0)) == checksum(numbers)
+
+
+def test_settings_alone_say_no_more_than_they_know() -> None:
+    nothing = KernelSettings("Own")
+    assert (nothing.step_size, nothing.temperature, nothing.adjust, str(nothing)) == (None, 1.0, False, "Own()")
+    known = KernelSettings("Own", {"step_size": 0.1, "temperature": 0.5, "adjust": True})
+    assert (known.step_size, known.temperature, known.adjust) == (0.1, 0.5, True)
+    assert str(known) == "Own(step_size=0.1, temperature=0.5, adjust=True)"
+    assert to_dict(known) == {"kernel": "Own", "step_size": 0.1, "temperature": 0.5, "adjust": True}

@@ -129,3 +129,27 @@ def test_a_start_outside_the_support_is_an_error() -> None:
     init, _ = ggmc.MALA(0.1).bind(target)
     with pytest.raises(BadInput, match="chain 1 starts at a potential of inf"):
         init(torch.tensor([[0.0, 0.0], [0.0, -5.0]], dtype=F64), torch.Generator())
+
+
+@pytest.mark.parametrize("kind", [*KINDS, *BASELINES])
+def test_what_is_not_given_has_its_usual_value(kind: Any) -> None:
+    given: dict[str, Any] = {"step_size": 0.1} | ({"steps": 2} if kind in (ggmc.HMC, ggmc.MALT) else {})
+    usual = {
+        "friction": 1.0,
+        "guide": ggmc.Exact(),
+        "temperature": 1.0,
+        "mass": None,
+        "adjust": kind in KINDS,
+        "fresh_momentum": False,
+        "monitor_every": 1,
+        "along": None,
+        "over": None,
+        "explain": 0.0,
+        "thermal_mass": 1.0,
+    }
+    kernel = kind(**given)
+    for name in settings_of(kind) & usual.keys():
+        assert getattr(kernel, name) == usual[name], name
+    parameters = kernel.sampler(quartic_with_data(), ggmc.Exact().bind(quartic_with_data())).parameters
+    assert (parameters.step_size.item(), parameters.temperature.item()) == (0.1, 1.0)
+    assert parameters.steps == ((2, 2) if "steps" in given else (1, 1))

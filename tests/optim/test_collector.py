@@ -267,3 +267,43 @@ def test_schedulers_and_frozen_parameters(tmp_path: Path) -> None:
         return np.asarray(trace.positions)
 
     np.testing.assert_array_equal(go([4, 9], tmp_path / "run"), go([9], None))
+
+
+@pytest.mark.parametrize("reject", [True, False])
+def test_what_is_stored_of_a_draw_is_what_its_trajectory_told(reject: bool) -> None:
+    loop = Loop(lr=20.0, reject=reject)
+    told: list[dict[str, float]] = []
+    add = loop.draws.add
+
+    def noted(info: Any) -> None:
+        momentum, potential = loop.optimiser.momenta, loop.optimiser.potential
+        assert potential is not None
+        told.append(
+            {
+                "lp": -potential,
+                "acceptance_rate": min(1.0, info.log_accept.exp().item()),
+                "log_accept": info.log_accept.item(),
+                "is_accepted": info.accepted.item(),
+                "diverging": info.diverging.item(),
+                "energy_error": info.energy_error.item(),
+                "n_steps": 6,
+                "step_size": (0.2 / NUM_DATA) ** 0.5,
+                "kinetic_temperature": (momentum @ momentum / len(momentum)).item(),
+                "tested": reject,
+            }
+        )
+        add(info)
+
+    loop.draws.add = noted  # pyright: ignore[reportAttributeAccessIssue]
+    trace = loop.run(20)
+    assert 0 < np.mean([row["acceptance_rate"] for row in told]) < 1
+    for name in told[0]:
+        np.testing.assert_allclose(trace.stats[name][0], [row[name] for row in told], rtol=1e-12, err_msg=name)
+
+
+def test_thinned_statistics_belong_to_their_draws(tmp_path: Path) -> None:
+    whole = Loop(lr=20.0).run(20)
+    thinned = Loop(lr=20.0, out=ggmc.RunFolder(tmp_path / "run", thin=3)).run(20)
+    assert len(np.unique(whole.stats["log_accept"])) == 20
+    for name in whole.stats:
+        np.testing.assert_array_equal(np.asarray(thinned.stats[name]), whole.stats[name][:, 2::3], err_msg=name)

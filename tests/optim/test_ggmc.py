@@ -242,3 +242,15 @@ def test_friction_between_trajectories_and_friction_every_exclude_each_other() -
         ggmc(net(), scheme="O(ABA)O", friction_every=2)
     with pytest.raises(BadInput, match="friction_every must be a whole number of at least 1, got 0"):
         ggmc(net(), friction_every=0)
+
+
+@pytest.mark.parametrize("kind", [optim.GGMC, optim.HMC, optim.SGHMC, optim.SGLD])
+def test_what_is_not_given_has_its_usual_value(kind: Any) -> None:
+    optimiser = kind(net(), 0.01, num_data=N)
+    (group,) = optimiser.param_groups
+    usual = {"lr": 0.01, "num_data": N, "temperature": 1.0, "weight_decay": 0.0}
+    if kind in (optim.GGMC, optim.SGHMC):
+        usual["momentum"] = 0.9
+    assert {name: value for name, value in group.items() if name != "params"} == usual
+    scheme = " with scheme OABAO" if kind is optim.GGMC else ""
+    assert optimiser.kernel.name == f"ggmc.optim.{kind.__name__}{scheme}"

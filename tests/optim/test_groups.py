@@ -189,3 +189,50 @@ def test_the_momentum_of_a_later_group_has_its_distribution() -> None:
     optimiser.begin_trajectory()
     for part in optimiser.momenta.split(number):
         assert part.var().item() == pytest.approx(0.5, rel=5 * math.sqrt(2 / number))
+
+
+@pytest.mark.parametrize("reject", [True, False])
+@pytest.mark.parametrize("lr", [1e-4, 1.0])
+def test_the_potential_of_groups_is_known_after_a_trajectory(reject: bool, lr: float) -> None:
+    """Of each group by its own weight decay, where the chain then is: at the end, or back at the start."""
+    module = net()
+    optimiser = ggmc(halves(module, {"weight_decay": 0.1}, {"weight_decay": 0.3, "lr": lr / 2}), lr=lr)
+    optimiser.begin_trajectory(total(module))
+    steps(module, optimiser, 3)
+    info = optimiser.end_trajectory(total(module), reject=reject)
+    assert info.accepted == (lr < 1 or not reject)
+    prior = (0.1 * values(module)[:16].square().sum() + 0.3 * values(module)[16:].square().sum()) * N / 2
+    assert optimiser.potential == pytest.approx(total(module)().item() + prior.item())
+    for group in optimiser.param_groups:
+        group["weight_decay"] *= 2
+    assert optimiser.potential == pytest.approx(total(module)().item() + 2 * prior.item())
+
+
+def test_the_stored_settings_are_those_of_all_groups() -> None:
+    module = net()
+    optimiser = ggmc(halves(module, {"lr": 0.01, "weight_decay": 0.2}, {"lr": 0.04}), temperature=0.5, friction_every=2)
+    assert optimiser.kernel.name == "ggmc.optim.GGMC with scheme OABAO and friction_every 2"
+    assert optimiser.kernel.settings == {
+        "num_data": N,
+        "temperature": 0.5,
+        "step_size": pytest.approx((0.04 / N) ** 0.5),
+        "lr": [0.01, 0.04],
+        "momentum": 0.9,
+        "weight_decay": [0.2, 0.0],
+    }
+
+
+def test_a_group_added_later_shares_the_friction_that_is_owed() -> None:
+    """Between trajectories the friction at the last one's end is still to come: no momentum is drawn anew for it."""
+    module = net()
+    optimiser = ggmc(module[0], temperature=0.0, scheme="O(ABA)O")
+    module[2].requires_grad_(False)
+    optimiser.begin_trajectory()
+    steps(module, optimiser, 3)
+    optimiser.end_trajectory()
+    momentum = optimiser.momenta.clone()
+    assert momentum.abs().max() > 0
+    module[2].requires_grad_(True)
+    optimiser.add_param_group({"params": module[2].parameters()})
+    optimiser.begin_trajectory()
+    torch.testing.assert_close(optimiser.momenta[:16], 0.9**3 * momentum)

@@ -9,6 +9,7 @@ import pytest
 import torch
 from torch import nn
 
+from ggmc.optim.chain import PART, product
 from tests.support.training import F64, compute_gradient, ggmc, halves, net, steps, total, values
 
 
@@ -141,3 +142,14 @@ def test_friction_at_the_ends_acts_before_the_next_trajectory(options: Any, step
     assert momentum.abs().max() > 0
     optimiser.begin_trajectory()
     torch.testing.assert_close(optimiser.momenta, 0.9**steps_of_friction * momentum)
+
+
+def test_the_parts_of_a_long_product_are_summed_in_float64() -> None:
+    """2²⁴ + 1 is not a number of float32."""
+    a, b = torch.zeros(2, 2 * PART + 7)
+    a[0], a[PART], a[-1] = 2.0**12, 1.0, 3.0
+    b[0], b[PART], b[-1] = 2.0**12, -1.0, 4.0
+    assert product(a, a).item() == 2.0**24 + 10
+    assert product(a, b).item() == 2.0**24 + 11
+    assert product(a[: PART + 1], a[: PART + 1]).item() == 2.0**24 + 1
+    assert product(a[-3:], b[-3:]).item() == 12

@@ -327,3 +327,19 @@ def test_obabo_interrupted_while_ending_makes_its_last_half_kick_once() -> None:
     infos = [one.end_trajectory(total(m), reject=True) for one, m in ((first, module), (second, other))]
     assert infos[0] == infos[1]
     assert torch.equal(first.momenta, second.momenta)
+
+
+def test_a_refusal_names_what_changed_from_and_to() -> None:
+    for name, groups, change in (
+        ("weight_decay", ({}, {}), r"from \(0\.1, 0\.1\) to \(0\.1, 0\.05\)"),
+        ("momentum", ({}, {}), r"from 0\.9 to 0\.45"),
+    ):
+        module = net()
+        optimiser = ggmc(halves(module, *groups), weight_decay=0.1)
+        optimiser.begin_trajectory()
+        steps(module, optimiser, 1)
+        for group in optimiser.param_groups[1 if name == "weight_decay" else 0 :]:
+            group[name] /= 2
+        steps(module, optimiser, 1)
+        with pytest.raises(NotExact, match=f"{name} changed along the trajectory, {change}: change it between"):
+            optimiser.end_trajectory(total(module), reject=True)

@@ -175,3 +175,23 @@ def test_beside_a_singular_chain_the_others_read_their_own_batches() -> None:
     gradient, _ = field(position, entry)
     assert not gradient[0].isfinite().any()
     torch.testing.assert_close(gradient[1:], field(position[1:], entry[1:])[0])
+
+
+def test_a_bound_that_is_given_comes_before_the_likelihoods_own() -> None:
+    def likelihood(w: Tensor, batch: Any) -> Tensor:
+        return log_likelihood(w, batch)
+
+    likelihood.bound = 0.0  # pyright: ignore[reportFunctionMemberAccess]
+    for given, bound in ((2.0, 2.0), (0, 0.0), (None, 0.0)):
+        target = ggmc.DataDensity(log_prior, likelihood, examples(), torch.zeros(3, dtype=F64), bound=given)
+        assert (target.bound, target.data_sum.bound, target.stops_early) == (bound, bound, True)
+    plain = logistic()
+    assert (plain.bound, plain.data_sum.bound, plain.stops_early) == (None, None, False)
+
+
+@pytest.mark.parametrize("bad", [0, 3, 6, 9])
+def test_an_impossible_example_is_named_by_its_number(bad: int) -> None:
+    data = torch.zeros(10, dtype=F64)
+    data[bad] = torch.inf
+    with pytest.raises(BadInput, match=f"the log likelihood of example {bad} is -inf at the start"):
+        ggmc.DataDensity(log_prior, lambda w, x: w.sum() - x, data, torch.zeros(3, dtype=F64))

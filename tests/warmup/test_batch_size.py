@@ -13,7 +13,8 @@ import ggmc
 from ggmc.dynamics.state import Info
 from ggmc.guides import GradientField
 from ggmc.warmup import Warmup
-from ggmc.warmup.batch_size import Search
+from ggmc.warmup.batch_size import Search, Tried
+from ggmc.warmup.step_size import DualAveraging
 from tests.support.logistic import logistic
 
 F64 = torch.float64
@@ -64,3 +65,45 @@ def test_what_comes_after_the_choice_reads_batches_of_the_chosen_size(monkeypatc
     kernel: Any = warmup.tuned()
     assert 400 // kernel.guide.size == warmup.field.epoch == warmup.sampler.field.epoch == 2 * first
     assert kernel.steps % warmup.field.sweep == 0
+
+
+def test_the_score_is_the_time_per_pass_times_the_acceptance_of_the_settled_half() -> None:
+    """A pass is ten steps of ten batches, and the test a third of one; what was tuned is not counted."""
+    target, guide = logistic(400), ggmc.Minibatch(40)
+    heard: list[float] = []
+
+    def sampler_on(field: GradientField) -> Any:
+        def step(*_: Any) -> tuple[None, Info]:
+            log_accept = torch.full((2,), -math.inf if len(heard) <= 12 else math.log(0.5), dtype=F64)
+            nothing = torch.zeros(2, dtype=F64)
+            return None, Info(log_accept, nothing > 0, nothing > 0, nothing, nothing, 4 + 2 * (len(heard) % 2))
+
+        return SimpleNamespace(step=step)
+
+    unused: Any = None
+    search = Search(guide, target, sampler_on, guide.bind(target), lambda h, _: heard.append(h), wanted=0.65)  # pyright: ignore
+    tried: dict[int, Tried] = {}
+    search._try(tried, 10, unused, 0.1, unused)
+    score, h, accepted, batches = tried[10]
+    dual = DualAveraging.around(0.1, 0.65)
+    for told in heard[:12]:
+        assert told == pytest.approx(dual.exploring)
+        dual.update(0.0)
+    assert heard[12:] == [dual.settled] * 12
+    assert (h, accepted, batches) == (pytest.approx(dual.settled), pytest.approx(0.5), 10)
+    assert score == pytest.approx(5 * h * 0.5 / (5 / 10 + 1 / 3))
+
+
+def test_a_pass_is_guessed_to_take_the_same_time_whatever_the_batches() -> None:
+    target, guide, first = logistic(400), ggmc.Minibatch(40), list[float]()
+
+    def tried(self: Any, known: dict[int, Tried], batches: int, state: Any, step_size: float, _: Any) -> Any:
+        first.append(step_size * batches)
+        known[batches] = Tried(-abs(batches - 20.0), step_size, 1.0, batches)
+        return state
+
+    search = Search(guide, target, None, guide.bind(target), None, wanted=0.65)  # pyright: ignore
+    search._try = tried.__get__(search)
+    _, chosen, step_size, _ = search.run(None, 0.1, None)  # pyright: ignore
+    assert first == pytest.approx([1.0] * 4)  # of 10, 20, 40 and 5 batches
+    assert (chosen.size, step_size) == (20, pytest.approx(0.05))

@@ -12,6 +12,7 @@ import ggmc
 from ggmc.kernels import WordSampler
 from ggmc.warmup import Warmup
 from ggmc.warmup.length import Paths, explore, steps_around
+from ggmc.warmup.step_size import DualAveraging
 from tests.support.gaussians import gaussian
 from tests.support.logistic import logistic
 
@@ -178,3 +179,118 @@ def test_a_guide_that_errs_gets_shorter_trajectories_and_not_ever_shorter_steps(
     assert trace.stats["n_steps"].max() < 40
     assert trace.kernel.step_size > 0.02
     assert trace.stats["acceptance_rate"].mean() > 0.7
+
+
+# What a length is made of
+
+
+def linear_paths(paths: Paths, number: int, steps: int) -> None:
+    """Paths of four chains that move away from ±1, to one side or the other, at a steady pace."""
+    begin = torch.tensor([1.0, -1.0, 1.0, -1.0], dtype=F64)[:, None]
+    away = 0.01 * torch.arange(steps + 1, dtype=F64)[:, None, None]
+    for i in range(number):
+        paths.add(begin + (-1) ** i * away, torch.ones(steps + 1, 4, dtype=F64))
+
+
+def test_lengths_that_few_paths_have_reached_are_not_chosen() -> None:
+    """Of a hundred paths five go on to forty steps: fewer than a tenth. The range lies within the others'."""
+    paths = Paths()
+    linear_paths(paths, 95, 10)
+    linear_paths(paths, 5, 40)
+    assert paths.best_steps() == 8  # 8 · 1.25 = 10
+    linear_paths(paths, 20, 40)
+    best = paths.best_steps()
+    assert best is not None
+    assert best > 20
+
+
+def test_a_coordinate_that_never_moves_has_nothing_to_say() -> None:
+    paths, beside = Paths(), Paths()
+    turning = _turning()
+    for _ in range(50):
+        positions = next(turning)
+        paths.add(positions, torch.ones(41, 4, dtype=F64))
+        still = torch.full_like(positions[..., :1], 7.0)
+        beside.add(torch.cat([positions, still], -1), torch.ones(41, 4, dtype=F64))
+    assert paths.best_steps() == beside.best_steps()
+    none = Paths()
+    for _ in range(50):
+        none.add(torch.ones(41, 4, 2, dtype=F64), torch.ones(41, 4, dtype=F64))
+    assert none.best_steps() is None
+
+
+def test_between_the_ends_of_a_minibatch_path_the_error_is_taken_to_grow_in_proportion() -> None:
+    target = logistic(400)
+    warmup = Warmup(ggmc.GGMC(guide=ggmc.Minibatch(100), temperature=0.5), target, 100)
+    sampler, paths, generator = warmup.sampler, Paths(), torch.Generator().manual_seed(0)
+    assert isinstance(sampler, WordSampler)
+    state = warmup.init(torch.zeros(4, 3, dtype=F64), generator)
+    numbers = sampler.parameters.change(step_size=0.1)
+    lengths = set[int]()
+    for _ in range(6):
+        state, info = explore(sampler.scheme.repeated, 8, 3, state, numbers, target, warmup.field, paths, generator)
+        units = info.steps // 8
+        errors = torch.arange(units + 1, dtype=F64)[:, None] / units * info.energy_error
+        torch.testing.assert_close(paths.kept[-1][1], (-errors / 0.5).clamp_max(0).exp())
+        lengths.add(info.steps)
+    assert lengths <= {8, 16, 24}
+    assert len(lengths) > 1
+
+
+def test_the_range_of_steps_goes_a_fourth_either_way() -> None:
+    assert [steps_around(length) for length in (0.3, 1.0, 2.0, 8.0, 20.0, 5000.0)] == [
+        (1, 1), (1, 1), (2, 2), (6, 10), (15, 25), (768, 1280)
+    ]  # fmt: skip
+
+
+def tuned_to(kernel: Any, target: Any, time: float, first: float = 0.1) -> Warmup:
+    warmup = Warmup(kernel, target, 100)
+    warmup.learnt.time, warmup.learnt.dual = time, DualAveraging.around(first, 0.8)
+    return warmup
+
+
+def test_the_steps_are_as_many_as_make_the_time() -> None:
+    exact = tuned_to(ggmc.GGMC(), gaussian(), 2.0)
+    assert [exact._steps(h, exact.field) for h in (0.1, 0.02)] == [(15, 25), (75, 125)]
+    sweeps = tuned_to(ggmc.GGMC(guide=ggmc.Minibatch(100)), logistic(400), 2.0)
+    assert [sweeps._steps(h, sweeps.field) for h in (0.1, 0.06, 0.7)] == [(16, 16), (32, 32), (8, 8)]
+    given = tuned_to(ggmc.GGMC(steps=(3, 4)), gaussian(), 2.0)
+    assert given._steps(0.1, given.field) == (3, 4)
+    errs = tuned_to(ggmc.GGMC(guide=ggmc.Surrogate(lambda w: -(w**2).sum())), logistic(), 2.0, first=0.8)
+    assert [errs._steps(h, errs.field) for h in (0.4, 0.2, 0.02)] == [(4, 6), (8, 12), (8, 12)]
+    unknown = Warmup(ggmc.GGMC(), gaussian(), 100)
+    assert unknown._steps(0.1, unknown.field) == (8, 12)  # the first paths' ten steps
+
+
+@pytest.mark.parametrize(
+    ("kernel", "unit", "per_test"),
+    [
+        (ggmc.GGMC(mass="identity"), 1, 0.0),
+        (ggmc.GGMC(guide=ggmc.Surrogate(lambda w: -(w**2).sum()), mass="identity"), 1, 1 / 3),
+        (ggmc.GGMC(guide=ggmc.Minibatch(100), mass="identity"), 8, 1 / 6),  # of a sweep, which is two passes
+        (ggmc.GGMC(guide=ggmc.ControlVariate(100), mass="identity"), 1, 4 / 3),  # of a step, a fourth of a pass
+    ],
+    ids=["exact", "surrogate", "sweeps", "control variate"],
+)
+@pytest.mark.parametrize(("best", "reach", "next_reach"), [(6, 10, 15), (1, 40, 20), (1, 3, 5), (900, 5, None)])
+def test_a_window_settles_the_time_and_how_far_the_next_paths_reach(
+    kernel: Any,
+    unit: int,
+    per_test: float,
+    best: int,
+    reach: int,
+    next_reach: int | None,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    warmup, generator = Warmup(kernel, logistic(400), 200), torch.Generator().manual_seed(0)
+    state, _ = warmup.step(warmup.init(torch.zeros(2, 3, dtype=F64), generator), generator)
+    asked: list[float] = []
+    monkeypatch.setattr(Paths, "best_steps", lambda self, per_test: asked.append(per_test) or best)
+    window, dual = warmup.learnt.window, warmup.learnt.dual
+    assert window is not None
+    assert dual is not None
+    settled, warmup.learnt.reach = dual.settled, reach
+    warmup._close_window(window, dual, state, generator)
+    assert asked == [pytest.approx(per_test)]
+    assert warmup.learnt.time == pytest.approx(best * unit * settled)
+    assert warmup.learnt.reach == (1024 // unit if next_reach is None else next_reach)

@@ -14,7 +14,7 @@ import ggmc
 from ggmc.dynamics.mass import Diagonal, Identity, as_mass
 from ggmc.warmup import Warmup
 from ggmc.warmup.mass import Moments, per_tensor, suitable_kind
-from tests.support.gaussians import CORRELATED, normal
+from tests.support.gaussians import CORRELATED, gaussian, normal
 from tests.support.logistic import logistic
 from tests.support.posteriors import NORMAL, inputs, line, outcomes
 
@@ -132,3 +132,57 @@ def test_large_networks_take_the_priors_mass() -> None:
     assert torch.equal(warmup.mass.velocity_variance(), as_mass(advised).velocity_variance())
     small = ggmc.Posterior(line(), "gaussian", NORMAL, inputs(), outcomes())
     assert isinstance(Warmup(ggmc.GGMC(), small, 10).mass, Identity)
+
+
+def test_effective_draws_are_those_of_the_slowest_coordinate() -> None:
+    noise = torch.randn(2000, 4, 2, dtype=F64, generator=torch.Generator().manual_seed(0))
+    slow = [noise[0, :, 0]]
+    for e in noise[1:, :, 0]:
+        slow.append(0.9 * slow[-1] + math.sqrt(1 - 0.9**2) * e)
+    rows = torch.stack([torch.stack(slow), noise[:, :, 1]], -1)
+    moments, alone = Moments.none(rows[0], "diagonal"), Moments.none(rows[0, :, :1], "diagonal")
+    for previous, row in pairwise(rows):
+        moments.add(row, previous)
+        alone.add(row[:, :1], previous[:, :1])
+    assert moments.effective_draws == alone.effective_draws < 0.1 * moments.count
+
+
+def test_a_mass_per_tensor_is_a_root_mean_square_and_at_least_one() -> None:
+    start = {name: torch.zeros(2, dtype=F64) for name in ("a", "b", "idle")}
+    target = ggmc.DataDensity(
+        lambda p: -(p["a"] ** 2).sum() / 2 - 5 * (p["b"] ** 2).sum() - 0 * p["idle"].sum(),
+        lambda p, x: 0 * x * p["a"].sum(),
+        torch.zeros(4, dtype=F64),
+        start,
+    )
+    rows = torch.randn(4, 6, dtype=F64, generator=torch.Generator().manual_seed(0))
+    mass: Any = per_tensor(target, rows)
+    sizes = [rows[:, :2].square().mean().sqrt(), (10 * rows[:, 2:4]).square().mean().sqrt()]
+    expected = [(size / min(sizes)).item() for size in sizes for _ in range(2)] + [1.0, 1.0]
+    assert mass.matrix.tolist() == pytest.approx(expected)
+
+
+def test_another_mass_lets_as_far_a_way_take_another_time() -> None:
+    """With four times the mass in the median coordinate, positions move half as fast."""
+    warmup = Warmup(ggmc.GGMC(), gaussian(3), 100)
+    warmup.learnt.time = 2.0
+    warmup._change_mass(Diagonal(torch.tensor([1.0, 4.0, 100.0], dtype=F64)))
+    assert warmup.learnt.time == pytest.approx(4.0)
+    warmup._change_mass(Diagonal(torch.tensor([4.0, 4.0, 4.0], dtype=F64)))
+    assert warmup.learnt.time == pytest.approx(4.0)
+    warmup._change_mass(None)
+    assert warmup.mass == Diagonal(torch.tensor([4.0, 4.0, 4.0], dtype=F64))
+
+
+@pytest.mark.parametrize("anneal", [None, 5.0])
+def test_the_mass_that_is_found_has_the_kernels_temperature(anneal: float | None) -> None:
+    """M = T/variance, whatever the temperature of the warm-up: the target then has unit frequency."""
+    warmup = Warmup(ggmc.GGMC(temperature=0.25, mass="diagonal"), gaussian(2), 200, anneal=anneal)
+    state = warmup.init(torch.zeros(4, 2, dtype=F64), torch.Generator())
+    window = warmup._new_window(state)
+    assert window.moments is not None
+    rows = torch.randn(30, 4, 2, dtype=F64, generator=torch.Generator().manual_seed(0))
+    for previous, row in pairwise(rows):
+        window.moments.add(row, previous)
+    found: Any = warmup._found_mass(window, state)
+    torch.testing.assert_close(found.matrix, 0.25 / rows[1:].flatten(0, 1).var(0))

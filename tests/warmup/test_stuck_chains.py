@@ -13,8 +13,9 @@ from torch import Tensor
 import ggmc
 from ggmc.dynamics.state import State
 from ggmc.sampling.chains import Chains
-from ggmc.warmup import stuck_chains
+from ggmc.warmup import Warmup, stuck_chains
 from ggmc.warmup.stuck_chains import ChainMoments, Judged, allowance, judge, move_stuck_chains
+from ggmc.warmup.windows import Window
 from tests.support.gaussians import gaussian
 
 F64 = torch.float64
@@ -89,6 +90,23 @@ def test_a_slow_chain_is_given_the_width_that_its_gradients_tell() -> None:
     moments = seen(rows, potential)
     assert moments._explored_log_volume()[0] < -80
     assert not judge(moments, potential[-1], gradient, 1.0).stuck.any()
+
+
+@pytest.mark.parametrize(("draws", "dense"), [(11, False), (12, True)])
+def test_correlations_count_where_three_draws_for_each_dimension_know_them(draws: int, dense: bool) -> None:
+    rows, potential, _ = normal_draws(draws, torch.ones(2, 4, dtype=F64), torch.zeros(2, dtype=F64), 0.9)
+    covariance = torch.stack([rows[:, chain].mT.cov() for chain in range(2)])
+    expected = covariance.logdet() / 2 if dense else covariance.diagonal(dim1=1, dim2=2).log().sum(1) / 2
+    torch.testing.assert_close(seen(rows, potential)._explored_log_volume(), expected)
+
+
+def test_one_gradient_of_each_chain_tells_the_volume_without_bias() -> None:
+    """At T = 2 the gradients of coordinates of variance 2s² are N(0, 2/s²); of χ²₁ the logarithm has variance π²/2."""
+    scales, chains = torch.tensor([0.5, 2.0, 3.0], dtype=F64), 20_000
+    noise = torch.randn(chains, 3, dtype=F64, generator=torch.Generator().manual_seed(0))
+    found = stuck_chains._log_volume_from(math.sqrt(2.0) / scales * noise, 2.0)
+    expected = (math.sqrt(2.0) * scales).log().sum()
+    assert abs(found.mean() - expected) < 5 * math.sqrt(3 * math.pi**2 / 8 / chains)
 
 
 # Who counts as stuck
@@ -184,6 +202,29 @@ def test_chains_are_judged_between_early_windows_only(monkeypatch: pytest.Monkey
         chains.advance()
     assert called
     assert set(called) <= set(chains.warmup.ends[1:-1])
+
+
+@pytest.mark.parametrize(("temperature", "judged"), [(1.0, 0), (10.0, 1)])
+def test_chains_are_judged_once_the_best_one_has_arrived(
+    temperature: float, judged: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A fall of 60 since the last window is nothing at ten times the temperature, where 174 is allowed."""
+    warmup, called = Warmup(ggmc.GGMC(temperature=temperature), gaussian(2), 200), list[float]()
+    state = warmup.init(torch.zeros(3, 2, dtype=F64), torch.Generator().manual_seed(0))
+    window = Window.opened(state, 2.5, None, chains=True)
+    none = torch.zeros(3, dtype=torch.bool)
+
+    def judge(moments: ChainMoments, potential: Tensor, gradient: Tensor, temperature: float) -> Judged:
+        called.append(temperature)
+        return Judged(potential, none, none)
+
+    monkeypatch.setattr(stuck_chains, "judge", judge)
+    warmup._without_stuck_chains(window, state)  # nothing is known of a window before
+    assert called == []
+    assert warmup.learnt.lowest_potential == 0.0
+    warmup.learnt.lowest_potential = 60.0
+    warmup._without_stuck_chains(window, state)
+    assert called == [2.5] * judged  # at the window's temperature
 
 
 def test_a_chain_in_a_trap_is_freed_by_warm_up_and_the_trace_says_so(caplog: pytest.LogCaptureFixture) -> None:
