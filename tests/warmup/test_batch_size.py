@@ -78,7 +78,7 @@ def test_the_score_is_the_time_per_pass_times_the_acceptance_of_the_settled_half
             nothing = torch.zeros(2, dtype=F64)
             return None, Info(log_accept, nothing > 0, nothing > 0, nothing, nothing, 4 + 2 * (len(heard) % 2))
 
-        return SimpleNamespace(step=step)
+        return SimpleNamespace(step=step, gradients_per_step=1)
 
     unused: Any = None
     search = Search(guide, target, sampler_on, guide.bind(target), lambda h, _: heard.append(h), wanted=0.65)  # pyright: ignore

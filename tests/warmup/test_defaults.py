@@ -62,21 +62,21 @@ def test_the_wanted_acceptance_suits_the_guide_and_the_kernel_unless_one_is_advi
 def test_advice_that_is_no_mass_is_not_taken(mass: Tensor | None) -> None:
     field = ggmc.Exact().bind(logistic())
     field.advice = Advice(mass=lambda: mass)
-    assert advised_mass(logistic(), field) is None
+    assert advised_mass(ggmc.GGMC(), logistic(), field) is None
 
 
 @pytest.mark.parametrize(("size", "believed"), [(256, False), (257, True)])
 def test_a_target_that_knows_a_mass_is_believed_where_it_is_too_large_to_learn(size: int, believed: bool) -> None:
     target = gaussian(size)
     target.advice = Advice(mass=lambda: torch.full((size,), 4.0, dtype=F64))
-    assert (advised_mass(target, ggmc.Exact().bind(target)) is not None) == believed
+    assert (advised_mass(ggmc.GGMC(), target, ggmc.Exact().bind(target)) is not None) == believed
 
 
 @pytest.mark.parametrize("temperature", [1.0, 0.25])
 def test_the_first_momenta_have_the_known_mass_and_the_temperature(temperature: float) -> None:
     kernel = ggmc.GGMC(guide=ggmc.ControlVariate(100, curvature="dense"), temperature=temperature, steps=3)
     warmup = Warmup(kernel, logistic(400), 50)
-    assert warmup.mass.as_tensor() is not None
+    assert warmup.mass.stored() is not None
     position = torch.zeros(5, 3, dtype=F64)
     noise = torch.randn(5, 3, dtype=F64, generator=torch.Generator().manual_seed(0))
     found = warmup.init(position, torch.Generator().manual_seed(0)).momentum
