@@ -142,7 +142,8 @@ def how_to_repeat(found: Findings, texts: Texts) -> Texts:
             same = "target, starts and versions" if starts else "target and versions"
             code = f"ggmc.sample(target, {as_code(asked)}, {given}{starts}, out=...)"
             steps.append((f"With the same {same}, this makes the same draws, bit for bit.", code))
-        steps.append(("This continues the run.", f"ggmc.resume({str(store.path)!r}, target, draws=...)"))
+        again = ", predict_at=..." if store.settings["predictions_only"] else ""
+        steps.append(("This continues the run.", f"ggmc.resume({str(store.path)!r}, target, draws=...{again})"))
     elif store is not None and "training_loop" in plan:
         steps.append(("It was made by a training loop, which goes on if it is started again with this folder.", ""))
     elif not texts:
