@@ -15,6 +15,7 @@ from ggmc.report import charts
 from ggmc.report import scores as room
 from ggmc.report.findings import find
 from ggmc.report.scores import Scores, scores, section
+from tests.support.posteriors import NORMAL, inputs, line, outcomes
 from tests.support.traces import PredictiveRegression, regression_data, trace_of, white_noise
 
 F64 = torch.float64
@@ -63,10 +64,13 @@ def test_many_chains_are_left_out_in_eight_groups() -> None:
 
 
 def test_one_chain_has_scores_without_errors() -> None:
-    found = scores(find(regression_trace(1, 30)), X, Y)
-    assert found is not None
-    assert found.errors == {}
-    assert section(find(regression_trace(1, 30)), found, Y, "r0").tables[0].caption == "Scores."
+    target = ggmc.Posterior(line(), "gaussian", NORMAL, inputs(), outcomes())
+    found = find(trace_of(white_noise(1, 30, 3), target))
+    known = scores(found, inputs(), outcomes())
+    assert known is not None
+    assert (known.errors, known.draws) == ({}, 30)
+    assert known.values == target.score(found.trace.stacked_rows(), inputs(), outcomes())
+    assert section(found, known, outcomes(), "r0").tables[0].caption == "Scores."
 
 
 def test_what_the_section_says() -> None:
@@ -144,6 +148,7 @@ def outcomes_around(width: float) -> tuple[Scores, np.ndarray]:
     [
         (0.5, 45, 25, "Intervals are too narrow."),
         (1.0, 90, 50, "That fits"),
+        (0.97, 87, 48, "That fits"),
         (2.0, 100, 100, "Intervals are too wide."),
     ],
 )
