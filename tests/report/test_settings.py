@@ -48,6 +48,21 @@ def test_a_trace_in_memory() -> None:
     assert code == "ggmc.sample(target, ggmc.GGMC(step_size=0.1), draws=1000, chains=4, seed=3)"
 
 
+def test_merged_runs_have_all_seeds_and_the_time_of_all() -> None:
+    runs = [trace_of(white_noise(draws=50) + shift) for shift in (0.0, 0.1, 0.2)]
+    for seed, run in enumerate(runs):
+        run.attributes = {"seed": seed, "sampling_time": 60.0}
+    merged = ggmc.merge([ggmc.merge(runs[:2]), runs[2]])
+    found = pairs(merged)
+    assert (found["Seeds"], found["Time"], found["Kept"]) == ("0, 1, 2", "3 min", "3 runs, merged")
+    assert "Seed" not in found
+    ((why, code),) = how_to_repeat(find(merged), [])
+    assert why.startswith("These are 3 runs, merged. The final settings of the first")
+    assert code.endswith("draws=50, chains=12, seed=0)")
+    del runs[1].attributes["sampling_time"]
+    assert pairs(ggmc.merge(runs))["Time"] == "–"
+
+
 def test_what_warmup_found_stands_beside_what_was_asked(tmp_path: Path) -> None:
     kernel = ggmc.HMC(steps=(2, 4))
     ggmc.sample(gaussian(), kernel, draws=20, warmup=50, chains=2, out=tmp_path / "run", progress=False)

@@ -231,9 +231,12 @@ def test_draws_that_are_missing_are_counted(tmp_path: Path) -> None:
 
 def test_weights_of_a_network_are_no_measure_of_mixing(tmp_path: Path) -> None:
     target = ggmc.Posterior(torch.nn.Linear(2, 1), "gaussian", NORMAL, X, Y, vectorise=True)
-    ggmc.sample(target, ggmc.HMC(0.1, 3), 20, 0, out=tmp_path / "run", progress=False)
+    for name, seed in (("run", 0), ("again", 1)):
+        ggmc.sample(target, ggmc.HMC(0.1, 3), 20, 0, seed=seed, out=tmp_path / name, progress=False)
     alone, given = (find(ggmc.load(tmp_path / "run", one)) for one in (None, target))
     assert (alone.judged_by, given.judged_by) == ("weights", "predictions")
+    merged = find(ggmc.load([tmp_path / "run", tmp_path / "again"]))
+    assert (merged.judged_by, merged.chains) == ("weights", 8)
     assert any("Give target=..." in step.remedy for step in judge(alone).steps)
     assert not any("Give target=..." in step.remedy for step in judge(given).steps)
     assert given.measured is not None
