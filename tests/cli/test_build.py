@@ -58,7 +58,7 @@ def test_digits_lie_between_minus_one_and_one(tmp_path: Path) -> None:
     x, y, x_test, y_test = parts_of(tmp_path, '[data]\nsource = "digits"')
     assert (len(x), len(x_test)) == (1438, 359)  # a fifth of 1797 is held out
     assert x.shape[1:] == (1, 8, 8)
-    found = load_digits()
+    found: Any = load_digits()
     both = torch.cat([x_test, x]), torch.cat([y_test, y])
     order = torch.randperm(1797, generator=torch.Generator().manual_seed(0))
     torch.testing.assert_close(both[0][:, 0], torch.tensor(found.images)[order].float() / 8 - 1)
@@ -85,7 +85,8 @@ def test_a_subset_is_of_the_training_rows_and_the_test_rows_stay(tmp_path: Path)
 def test_test_outcomes_have_the_scale_of_the_training_outcomes(tmp_path: Path) -> None:
     _, y, _, y_test = parts_of(tmp_path, '[data]\nsource = "diabetes"')
     order = torch.randperm(442, generator=torch.Generator().manual_seed(0))
-    given = torch.tensor(load_diabetes().target)[order]
+    found: Any = load_diabetes()
+    given = torch.tensor(found.target)[order]
     mean, std = given[88:].mean(), given[88:].std()
     torch.testing.assert_close(y_test, ((given[:88] - mean) / std).float())
     torch.testing.assert_close(y, ((given[88:] - mean) / std).float())

@@ -49,7 +49,7 @@ def test_one_run(written: dict[str, Any], runs: Path, tmp_path: Path) -> None:
     assert list(written["traces"]) == ["a"]
     assert written["title"] == "A title"
     assert written["traces"]["a"].target.num_data == 60
-    held_out = build(read(TINY))
+    held_out: Any = build(read(TINY))
     assert torch.equal(written["x_test"], held_out.x_test)
     assert torch.equal(written["y_test"], held_out.y_test)
     assert (written["x_test"].shape, written["y_test"].shape) == ((114, 30), (114,))

@@ -165,7 +165,7 @@ def test_test_data_need_a_target_that_predicts(tmp_path: Path) -> None:
 
 
 def code_of(folder: Path) -> str:
-    return " ".join(code for _, code in how_to_repeat(find(ggmc.load(folder)), None))
+    return " ".join(code for _, code in how_to_repeat(find(ggmc.load(folder)), []))
 
 
 def test_code_that_makes_the_run_again(tmp_path: Path) -> None:
@@ -196,7 +196,7 @@ def test_code_for_one_of_several_tasks_makes_the_tasks(tmp_path: Path) -> None:
     request = Request(draws=20, warmup=3, chains=6, seed=5, own_seed=5, part=(1, 3))
     begin(gaussian(), ggmc.MALA(0.5), request, ggmc.RunFolder(tmp_path / "1"), progress=False)
     assert "ggmc.jug.chains(make_target, ggmc.MALA(step_size=0.5), draws=20, " in code_of(tmp_path / "1")
-    assert "task 1 of 3" in " ".join(why for why, _ in how_to_repeat(find(ggmc.load(tmp_path / "1")), None))
+    assert "task 1 of 3" in " ".join(why for why, _ in how_to_repeat(find(ggmc.load(tmp_path / "1")), []))
 
 
 @pytest.mark.parametrize(

@@ -52,6 +52,7 @@ def test_each_chain_counts_the_same_however_much_of_it_is_known() -> None:
     rates = each(0.5, 0.7)
     rates[0, 10:] = np.nan
     found = find(trace_of(white_noise(2), acceptance_rate=rates))
+    assert found.acceptance is not None
     np.testing.assert_allclose(found.acceptance, [0.5, 0.7])
     assert found.mean_acceptance == pytest.approx(0.6)
 

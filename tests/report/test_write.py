@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -39,7 +40,7 @@ def test_tiles() -> None:
 
 def test_acceptance_that_was_not_used_is_marked() -> None:
     assert run(trace_of(white_noise(), kernel=UNTESTED)).tiles[0] == ("Acceptance", "0.80", "if it were tested")
-    never = {"log_accept": -np.inf, "acceptance_rate": 0.0}
+    never: dict[str, Any] = {"log_accept": -np.inf, "acceptance_rate": 0.0}
     assert run(trace_of(white_noise(), kernel=UNTESTED, **never)).tiles[0] == ("Acceptance", "0", "log α = −∞")
     unknown = trace_of(white_noise(), acceptance_rate=np.nan)
     assert run(unknown).tiles[0] == ("Acceptance", "–", "")
