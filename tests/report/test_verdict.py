@@ -185,8 +185,10 @@ def test_where_the_limits_of_mixing_lie(rhat: list[float], ess: list[float], sta
 
 
 def test_where_the_limit_of_acceptance_lies() -> None:
-    assert verdict(trace_of(white_noise(), acceptance_rate=0.4)).state == TRUSTWORTHY
-    assert verdict(trace_of(white_noise(), acceptance_rate=0.399)).state == NOT_YET
+    found = find(trace_of(white_noise()))
+    for rate, state in ((0.4, TRUSTWORTHY), (0.399, NOT_YET)):
+        found.acceptance = np.array([rate])
+        assert judge(found).state == state
 
 
 def test_checks_that_failed_and_those_that_could_not_be_made_are_counted() -> None:
