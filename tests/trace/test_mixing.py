@@ -220,6 +220,9 @@ def test_predictions_of_merged_runs_are_compared_across_them() -> None:
     assert (merged.num_chains, merged.num_draws, merged.store.keeps_rows) == (4, 250, False)
     expected = np.concatenate([white_noise(2, 300, 3)[:, :250], white_noise(2, 250, 3) + 5.0])
     np.testing.assert_array_equal(merged["prediction"], expected)
+    whole = merged.store.values()  # of all draws: as many as the shortest run has
+    assert whole is not None
+    np.testing.assert_array_equal(whole["prediction"], expected)
     assert "The chains disagree on prediction[0], prediction[1], prediction[2]" in merged.warnings[1]
     assert (measure(merged).rhat > 1.5).all()
     assert max(measure(run).rhat.max() for run in runs) < 1.2
