@@ -342,3 +342,24 @@ def test_prior_predictive_draws_have_unknown_noise_of_their_own() -> None:
     found, drawn = prior_outcomes(priors.Gaussian(0.01), likelihoods.Gaussian(HalfNormal(2.0)))
     assert agrees(found.aleatoric[0], 4.0, 4 * math.sqrt(2))  # E[noise²] = 2²
     assert agrees((np.abs(drawn) < 2 * product_median(0.005)).mean(), 0.5, math.sqrt(0.25))
+
+
+@pytest.mark.parametrize("vectorise", [True, False])
+def test_weights_with_unknown_scales_predict_as_the_module_sees_them(vectorise: bool) -> None:
+    target = ggmc.Posterior(line(), "gaussian", priors.Horseshoe(0.5), inputs(), outcomes(), vectorise=vectorise)
+    rows = rows_of(target, 4)
+    seen = target.constrain(rows)
+    expected = torch.einsum("ni,roi->rno", inputs(5), seen["weight"]) + seen["bias"][:, None]
+    assert torch.allclose(target.outputs(rows, inputs(5)), expected)
+    assert torch.allclose(target.prediction_features(rows, inputs(5)), expected[..., 0])
+    assert np.allclose(target.predict(rows, inputs(5)).mean, expected[..., 0].mean(0))
+    assert not torch.allclose(target.layout.views(rows)["weight"], seen["weight"])
+
+
+def test_the_prior_predictive_has_its_own_seed() -> None:
+    target = ggmc.Posterior(line(), "gaussian", NORMAL, inputs(), outcomes())
+    first, same, other = (target.prior_predictive(inputs(), 20, seed) for seed in (0, 0, 1))
+    assert np.array_equal(first.mean, same.mean)
+    assert not np.allclose(first.mean, other.mean)
+    assert first.outcomes is not None
+    assert first.outcomes.shape == (20, 12)

@@ -164,3 +164,22 @@ def test_every_likelihood_samples_and_predicts(likelihood: Any, outputs: int, y:
     if prediction.outcomes is not None:
         assert prediction.outcomes.shape[0] == 20
         assert np.isfinite(prediction.interval(0.8)).all()
+
+
+@pytest.mark.parametrize("outcomes_each", [1, 3])
+def test_each_draw_is_scored_with_its_own_noise(outcomes_each: int) -> None:
+    x = inputs()
+    y = outcomes() if outcomes_each == 1 else inputs(12, 3)
+    target = ggmc.Posterior(line(outcomes_each), likelihoods.Gaussian(HalfNormal(1.0)), NORMAL, x, y)
+    rows = rows_of(target, 40)
+    noise = target.constrain(rows)["noise"].numpy()
+    assert noise.std() > 0.1
+    means = target.outputs(rows, x[:5]).numpy()
+    each = stats.norm.logpdf(y[:5].view(5, -1).numpy(), means, noise[:, None, None]).sum(-1)
+    assert np.allclose(target.log_likelihoods(rows, (x[:5], y[:5])), each)
+    found = target.score(rows, x[:5], y[:5])
+    assert math.isclose(found["lppd"], np.log(np.exp(each).mean(0)).mean())
+    error = means.mean(0).squeeze(-1) - y[:5].numpy() if outcomes_each == 1 else means.mean(0) - y[:5].numpy()
+    assert math.isclose(found["rmse"], np.sqrt((error**2).mean()))
+    lower, upper = target.predict(rows, x[:5]).interval(0.9)
+    assert found["coverage"] == ((lower <= y[:5].numpy()) & (y[:5].numpy() <= upper)).mean()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import tomllib
 from pathlib import Path
 from typing import Any
@@ -10,7 +11,9 @@ import pytest
 import torch
 
 import ggmc as library
+from ggmc.cli.build import build
 from ggmc.cli.study.fields import as_toml
+from ggmc.cli.study.read import read
 from tests.support.command import STUDIES, ggmc, study
 
 TINY = STUDIES / "tiny.toml"
@@ -46,7 +49,10 @@ def test_one_run(written: dict[str, Any], runs: Path, tmp_path: Path) -> None:
     assert list(written["traces"]) == ["a"]
     assert written["title"] == "A title"
     assert written["traces"]["a"].target.num_data == 60
-    assert len(written["x_test"]) == len(written["y_test"]) == 114
+    held_out: Any = build(read(TINY))
+    assert torch.equal(written["x_test"], held_out.x_test)
+    assert torch.equal(written["y_test"], held_out.y_test)
+    assert (written["x_test"].shape, written["y_test"].shape) == ((114, 30), (114,))
     (_, made), (_, text) = written["command"]["a"]
     assert made == f"ggmc run {TINY} --out {runs / 'a'} --draws 2 --seed 0"
     assert tomllib.loads(text)["data"] == tomllib.loads(TINY.read_text())["data"]
@@ -94,6 +100,23 @@ def test_a_run_made_in_python(written: dict[str, Any], tmp_path: Path) -> None:
     assert "the report has no predictions" in done.err
     assert written["traces"]["run"].target is None
     assert written["command"] == {"run": []}
+
+
+def test_the_command_of_a_thinned_run_that_was_made_longer(written: dict[str, Any], tmp_path: Path) -> None:
+    thinned = study(tmp_path, TINY.read_text().replace("[run]", "[run]\nthin = 3"))
+    assert ggmc("run", thinned, "--out", tmp_path / "run", "--seed", 5, "--draws", 6, "--quiet").code == 0
+    assert ggmc("resume", tmp_path / "run", "--draws", 10, "--quiet").code == 0
+    assert ggmc("report", tmp_path / "run", "--out", tmp_path / "page.html").code == 0
+    (_, made), _ = written["command"]["run"]
+    assert made == f"ggmc run {thinned} --out {tmp_path / 'run'} --draws 10 --seed 5"
+
+
+def test_folders_of_one_name_are_told_apart(written: dict[str, Any], runs: Path, tmp_path: Path) -> None:
+    other = shutil.copytree(runs / "a", tmp_path / "a")
+    assert ggmc("report", runs / "a", other, runs / "b", "--out", tmp_path / "page.html").code == 0
+    assert list(written["traces"]) == list(written["command"]) == [str(runs / "a"), str(other), "b"]
+    assert written["traces"][str(other)].store.path == other
+    assert f"--out {other}" in written["command"][str(other)][0][1]
 
 
 def test_no_run(written: dict[str, Any], tmp_path: Path) -> None:

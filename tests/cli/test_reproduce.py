@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import os
 import signal
+import socket
 import threading
 import time
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
 from ggmc.cli import reproducing
 from ggmc.cli.places import PACKAGE
-from ggmc.cli.workers import Failed, Worker, carry_out
+from ggmc.cli.workers import Failed, Worker, _what_failed, carry_out, free_locks
 from ggmc.errors import BadInput
 from tests.support.command import ggmc
 
@@ -147,3 +150,48 @@ def test_data_that_are_not_there(experiments: Path, tmp_path: Path) -> None:
     with pytest.raises(BadInput, match=r"there is no file or folder .*nowhere: give --data cifar-10-python\.tar\.gz"):
         reproducing.reproduce("squares", "tiny", tmp_path / "out", str(tmp_path / "nowhere"), folder=experiments)
     assert not (tmp_path / "out").exists()
+
+
+def test_what_a_graph_is_told(experiments: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    seen: list[Any] = []
+    monkeypatch.setattr(reproducing, "carry_out", lambda *given: seen.extend(given))
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "data.npz").touch()
+    place = reproducing.reproduce("squares", "full", data="data.npz", workers=3, folder=experiments)
+    assert place == tmp_path / "out" / "squares" / "full"
+    data = str(tmp_path / "data.npz")
+    variables = {"GGMC_SIZE": "full", "GGMC_OUT": str(place), "GGMC_CIFAR10": data}
+    assert seen == [experiments / "squares" / "jugfile.py", place, 3, variables, [tmp_path, PACKAGE.parent]]
+
+
+def test_results_are_figures_and_numbers(tmp_path: Path) -> None:
+    for name in ("b.png", "a.json", "c.html", "notes.txt", "worker.log"):
+        (tmp_path / name).touch()
+    (tmp_path / "runs.md").mkdir()
+    assert [file.name for file in reproducing.results(tmp_path)] == ["a.json", "b.png", "c.html"]
+
+
+def test_only_the_locks_of_the_dead_worker_are_freed(tmp_path: Path) -> None:
+    (tmp_path / "locks").mkdir()
+    here, text = socket.gethostname(), "PID {} on HOSTNAME {}\nsome more\n"
+    owners = {"a": (12, here), "b": (123, here), "c": (12, "elsewhere"), "d": (12, here)}
+    for name, owner in owners.items():
+        (tmp_path / "locks" / f"{name}.lock").write_text(text.format(*owner))
+    assert free_locks(tmp_path, 12) == 2
+    assert sorted(file.stem for file in (tmp_path / "locks").iterdir()) == ["b", "c"]
+
+
+def test_which_workers_failed_and_how(tmp_path: Path) -> None:
+    def worker(number: int, code: int, text: str) -> Any:
+        log = tmp_path / f"worker-{number}.log"
+        log.write_text(text)
+        return SimpleNamespace(number=number, log=log, process=SimpleNamespace(returncode=code))
+
+    crew = [worker(1, 0, "fine"), worker(2, 1, "first\nlast line\n"), worker(3, -9, ""), worker(4, 1, "last line\n")]
+    assert _what_failed(crew, 3, 7).splitlines() == [
+        "3 of 7 tasks are done.",
+        "  Worker 2 ended with code 1: last line",
+        "  Worker 3 was killed by signal 9",
+        "  Worker 4 ended with code 1",
+        f"  All messages are in {tmp_path}. Run the same command again to go on.",
+    ]

@@ -11,8 +11,11 @@ import ggmc
 from ggmc.kernels import KernelSettings
 from ggmc.report.findings import find
 from ggmc.report.verdict import NOT_EXACT, NOT_YET, TRUSTWORTHY, Verdict, judge
+from ggmc.trace.diagnostics import check
+from ggmc.trace.mixing import Measured
 from ggmc.trace.trace import Trace
 from tests.support.gaussians import gaussian
+from tests.support.posteriors import NORMAL, X, Y
 from tests.support.traces import trace_of, white_noise
 
 
@@ -150,3 +153,94 @@ def test_a_long_run_is_thinned_and_judged_alike() -> None:
     np.testing.assert_array_equal(np.asarray(found.few.positions), trace.positions[:, ::5])
     np.testing.assert_array_equal(found.few["x"], trace["x"][:, ::5])
     assert judge(found).state == TRUSTWORTHY
+
+
+# Limits, numbers and what is said once
+
+
+def with_measured(trace: Trace, rhat: list[float], ess: list[float]) -> Verdict:
+    """The verdict if R̂ and effective draws of the tails were these."""
+    found = find(trace)
+    columns = [trace.positions[..., 0]] * len(rhat)
+    bulk = np.full(len(ess), 1e4)
+    found.measured = Measured([f"x[{i}]" for i in range(len(rhat))], columns, np.array(rhat), bulk, np.array(ess))
+    return judge(found)
+
+
+@pytest.mark.parametrize(
+    ("rhat", "ess", "state", "words"),
+    [
+        ([1.0, 1.01], [400.0, 900.0], TRUSTWORTHY, "Chains agree: the worst R̂ of 2 parameters is 1.010 (limit 1.01)."),
+        ([1.0, 1.01], [400.0, 900.0], TRUSTWORTHY, "Enough effective draws: the least is 400 (wanted 400)."),
+        ([1.0, 1.011], [400.0, 900.0], NOT_YET, "Chains disagree: the worst R̂ of 2 parameters is 1.011 (limit 1.01)."),
+        ([1.0, 1.0], [900.0, 399.0], NOT_YET, "Too few effective draws: the least is 399 (wanted 400)."),
+        ([np.nan, 1.0], [900.0, 900.0], NOT_YET, "R̂ is not known for every number"),
+        ([1.0, 1.0], [900.0, np.nan], NOT_YET, "The number of effective draws is not known."),
+    ],
+)
+def test_where_the_limits_of_mixing_lie(rhat: list[float], ess: list[float], state: str, words: str) -> None:
+    found = with_measured(trace_of(white_noise()), rhat, ess)
+    assert found.state == state
+    assert any(check.what.startswith(words) for check in found.checks)
+
+
+def test_where_the_limit_of_acceptance_lies() -> None:
+    found = find(trace_of(white_noise()))
+    for rate, state in ((0.4, TRUSTWORTHY), (0.399, NOT_YET)):
+        found.acceptance = np.array([rate])
+        assert judge(found).state == state
+
+
+def test_checks_that_failed_and_those_that_could_not_be_made_are_counted() -> None:
+    diverging = np.arange(4000).reshape(4, 1000) == 7
+    found = verdict(trace_of(white_noise(), diverging=diverging, acceptance_rate=np.nan))
+    assert found.summary.startswith("1 check did not pass and 1 could not be made. Do not rely on")
+    trace = trace_of(white_noise())
+    trace.warnings = ["Something odd was seen: look into it with care."]
+    found = verdict(trace)
+    assert found.summary == "The run's own diagnosis has findings that should be cleared up first."
+    assert found.steps == [("Something odd was seen.", "Look into it with care.")]
+
+
+@pytest.mark.parametrize("diverged", [False, True])
+def test_without_the_test_other_findings_are_mentioned_if_there_are_any(diverged: bool) -> None:
+    diverging = (np.arange(4000).reshape(4, 1000) == 7) & diverged
+    trace = trace_of(white_noise(), kernel=ggmc.GGMC(0.1, adjust=False), acceptance_rate=0.97, diverging=diverging)
+    found = verdict(trace)
+    assert found.summary.endswith("There are other findings too.") == diverged
+    assert any(step.finding == "The draws are biased." for step in found.steps) != diverged
+    unknown = verdict(trace_of(white_noise(), kernel=ggmc.GGMC(0.1, adjust=False), acceptance_rate=np.nan))
+    assert "log α was not computed" in unknown.exact
+
+
+def test_a_finding_is_said_once_though_a_long_run_was_diagnosed_before() -> None:
+    trace = trace_of(white_noise(draws=5000) + np.arange(4.0)[:, None, None])
+    trace.warnings = check(trace)
+    found = find(trace)
+    assert found.every == 3
+    assert found.warnings == trace.warnings  # those of fewer draws have other numbers, and say the same
+    assert [step.finding for step in judge(found).steps if "disagree" in step.finding] == [
+        step.finding for step in judge(found).steps[:1]
+    ]
+
+
+def test_draws_that_are_missing_are_counted(tmp_path: Path) -> None:
+    ggmc.sample(gaussian(), ggmc.HMC(0.5, 3), 20, 0, 2, out=ggmc.RunFolder(tmp_path / "run", thin=2), progress=False)
+    found = find(ggmc.load(tmp_path / "run"))
+    found.asked = 1000
+    assert "10 draws of 1,000 were made: the run goes on, or was stopped." in said(judge(found))
+
+
+def test_weights_of_a_network_are_no_measure_of_mixing(tmp_path: Path) -> None:
+    target = ggmc.Posterior(torch.nn.Linear(2, 1), "gaussian", NORMAL, X, Y, vectorise=True)
+    for name, seed in (("run", 0), ("again", 1)):
+        ggmc.sample(target, ggmc.HMC(0.1, 3), 20, 0, seed=seed, out=tmp_path / name, progress=False)
+    alone, given = (find(ggmc.load(tmp_path / "run", one)) for one in (None, target))
+    assert (alone.judged_by, given.judged_by) == ("weights", "predictions")
+    merged = find(ggmc.load([tmp_path / "run", tmp_path / "again"]))
+    assert (merged.judged_by, merged.chains) == ("weights", 8)
+    assert any("Give target=..." in step.remedy for step in judge(alone).steps)
+    assert not any("Give target=..." in step.remedy for step in judge(given).steps)
+    assert given.measured is not None
+    expected = target.prediction_features(given.trace.stacked_rows()).unflatten(0, (4, 20)).numpy()
+    np.testing.assert_allclose(np.moveaxis(np.array(given.measured.columns), 0, -1), expected, rtol=1e-6)

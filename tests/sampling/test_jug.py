@@ -133,6 +133,32 @@ def test_chains_start_where_those_of_one_run_would(tmp_path: Path) -> None:
     np.testing.assert_allclose(np.asarray(together.positions), one.positions, atol=1e-7)
 
 
+def test_every_setting_of_a_task_reaches_its_run(tmp_path: Path) -> None:
+    from jug import set_jugdir
+
+    set_jugdir("dict_store")
+    given: dict[str, Any] = {"draws": 4, "warmup": 30, "seed": 5, "target_accept": 0.7, "anneal": 2.5}
+    one = ggmc.jug.run(gaussian, None, {"width": 1.0}, out=tmp_path / "run", chains=3, **given)
+    several = ggmc.jug.chains(gaussian, None, {"width": 1.0}, out=tmp_path / "chains", chains=3, **given)
+    expected = given | {"chains": 3, "own_seed": 5}
+    for task, part in ((one, None), (several[0], [0, 3]), (several[2], [2, 3])):
+        stored = ZarrStore.read(task.run()).settings["settings"]
+        assert {name: stored[name] for name in (*expected, "part")} == expected | {"part": part}
+    found = ggmc.load([tmp_path / "run"], gaussian(1.0))
+    kernel = ggmc.sample(gaussian(1.0), None, chains=3, progress=False, **given)
+    np.testing.assert_array_equal(found["theta"], kernel["theta"])
+
+
+def test_tasks_of_one_run_have_random_numbers_of_their_own(tmp_path: Path) -> None:
+    from jug import set_jugdir
+
+    set_jugdir("dict_store")
+    kernel = ggmc.HMC(1e-9, 1)  # its momenta stay as they were drawn
+    tasks = ggmc.jug.chains(gaussian, kernel, {"width": 1.0}, out=tmp_path, chains=3, draws=5, warmup=0)
+    noise = ggmc.load([task.run() for task in tasks]).stats["kinetic_temperature"]
+    assert len(np.unique(noise.round(6))) == noise.size == 15
+
+
 def test_what_cannot_be_a_task_is_refused(tmp_path: Path) -> None:
     out: Any = tmp_path / "run"
     with pytest.raises(BadInput, match="must be a function of the jugfile with a name of its own"):

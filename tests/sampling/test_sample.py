@@ -5,6 +5,7 @@ from __future__ import annotations
 import signal
 import subprocess
 import sys
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -309,3 +310,25 @@ def test_a_far_too_long_step_is_named_plainly(kernel: Any) -> None:
     assert "No trajectory was accepted" in said or "diverged" in said
     assert "h = 10 is far too long" in said
     assert not any("target_accept" in message or "nan" in message for message in trace.warnings)
+
+
+def test_what_is_stored_with_the_draws(tmp_path: Path) -> None:
+    target = ggmc.Density(lambda x: -(x**2).sum() / 2, torch.zeros(2))
+    out = ggmc.RunFolder(tmp_path / "run", attributes={"seed": 99, "label": "mine"})
+    before = datetime.now(UTC)
+    trace = ggmc.sample(target, ggmc.HMC(0.5, 2), draws=3, warmup=7, chains=2, seed=5, out=out, progress=False)
+    for found in (trace.attributes, ggmc.load(tmp_path / "run").attributes):
+        assert (found["seed"], found["tuning_steps"], found["dtype"]) == (5, 7, "float32")
+        assert found["label"] == "mine"
+        assert before <= datetime.fromisoformat(found["created_at"]) <= datetime.now(UTC)
+        assert 0 < found["sampling_time"] < 60
+
+
+def test_a_thinning_that_would_keep_nothing_is_refused(tmp_path: Path) -> None:
+    for thin, draws in ((4, 3), (4, 4)):
+        out = ggmc.RunFolder(tmp_path / str(draws), thin=thin)
+        if thin > draws:
+            with pytest.raises(BadInput, match="thin=4 would keep none of 3 draws"):
+                ggmc.sample(gaussian(), ggmc.HMC(0.5, 2), draws, 0, out=out, progress=False)
+        else:
+            assert ggmc.sample(gaussian(), ggmc.HMC(0.5, 2), draws, 0, out=out, progress=False).num_draws == 1

@@ -49,8 +49,10 @@ def test_each_run_begins_where_the_last_one_ended(monkeypatch: pytest.MonkeyPatc
 def test_test_data_are_scored() -> None:
     x, y = torch.randn(40, 2), torch.randint(2, (40,))
     target = ggmc.Posterior(torch.nn.Linear(2, 2), "categorical", ggmc.priors.Gaussian(1.0), x, y)
-    table, _ = ggmc.tempering(target, [1.0, 0.1], x=x, y=y, draws=20, warmup=30, chains=2, progress=False)
+    table, traces = ggmc.tempering(target, [1.0, 0.1], x=x, y=y, draws=20, warmup=30, chains=2, progress=False)
     assert {"lppd", "accuracy", "ece"} <= set(table.columns)
+    for temperature, trace in traces.items():
+        assert table.loc[temperature, list(trace.score(x, y))].to_dict() == trace.score(x, y)
 
 
 @pytest.mark.parametrize(

@@ -13,6 +13,7 @@ from torch.distributions import constraints
 
 import ggmc
 from ggmc.errors import BadInput
+from ggmc.trace.store import Block, MemoryStore
 
 
 def target(width: float = 1.0) -> ggmc.Density:
@@ -71,6 +72,39 @@ def test_a_merged_trace_can_be_saved(tmp_path: Path) -> None:
     again = ggmc.load(tmp_path / "saved")
     np.testing.assert_array_equal(again["b"], merged["b"])
     assert again.warnings == merged.warnings
+
+
+def test_settings_and_statistics_are_those_that_all_have() -> None:
+    """The kernel, target and attributes are the first one's; a statistic that one run lacks is left out."""
+    runs = [sampled(0), sampled(1)]
+    runs[0].stats = {**runs[0].stats}
+    store = MemoryStore([Block(runs[0].positions, {**runs[0].stats, "noise_error": runs[0].stats["lp"]})])
+    first = ggmc.Trace(store, runs[0].kernel, runs[0].target, {"seed": 0, "label": "a"})
+    runs[1].attributes["label"] = "b"
+    merged = ggmc.merge([first, runs[1]])
+    assert set(merged.stats) == set(runs[1].stats)
+    assert "noise_error" not in merged.stats
+    with pytest.raises(KeyError):
+        merged.stats["noise_error"]
+    assert (merged.kernel, merged.target) == (first.kernel, first.target)
+    assert (merged.attributes["seed"], merged.attributes["label"]) == (0, "a")
+    assert [one["label"] for one in merged.attributes["runs"]] == ["a", "b"]  # pyright: ignore
+
+
+def test_thinned_runs_of_which_one_was_made_longer(tmp_path: Path) -> None:
+    for seed in range(2):
+        out = ggmc.RunFolder(tmp_path / str(seed), thin=3, precision="float32")
+        ggmc.sample(target(), ggmc.HMC(0.3, 3), 20, 0, chains=2, seed=seed, out=out, progress=False)
+    ggmc.resume(tmp_path / "1", target(), draws=40, progress=False)
+    merged = ggmc.load([tmp_path / "0", tmp_path / "1"], target())
+    whole = [ggmc.sample(target(), ggmc.HMC(0.3, 3), 20, 0, chains=2, seed=seed, progress=False) for seed in range(2)]
+    expected = np.concatenate([run["b"][:, 2::3] for run in whole])
+    assert expected.shape == (4, 6)
+    np.testing.assert_array_equal(merged["b"], expected.astype(np.float32))
+    lp = np.concatenate([run.stats["lp"][:, 2::3] for run in whole])
+    np.testing.assert_array_equal(merged.stats["lp"], lp)
+    assert any("Trace 1 has 7 draws per chain more" in warning for warning in merged.warnings)
+    assert merged.rows().dtype == torch.float64
 
 
 def test_what_does_not_belong_together_is_refused(tmp_path: Path) -> None:

@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
+from typing import Any
+
+import arviz
 import numpy as np
 import pytest
 import torch
 
 import ggmc
+from ggmc.trace import record
+from ggmc.trace.merged import MergedStore
 from ggmc.trace.mixing import measure, mixing
-from tests.support.traces import F64, Gaussian, PredictiveRegression, regression_data, trace_of, white_noise
+from ggmc.trace.store import ALL, Block, MemoryStore
+from ggmc.trace.trace import Trace
+from tests.support.traces import F64, Gaussian, PredictiveRegression, good_stats, regression_data, trace_of, white_noise
 
 
 def line_rows(chains: int = 2, draws: int = 1000) -> np.ndarray:
@@ -139,3 +146,83 @@ def test_only_what_is_judged_is_computed() -> None:
     trace = trace_of(line_rows(), PredictiveRegression(*regression_data()))
     mixing(trace)
     assert "draws" not in vars(trace)
+
+
+def smooth(rows: np.ndarray) -> np.ndarray:
+    """Draws of which neighbours are alike, more so in the later columns."""
+    found = rows.copy()
+    for column in range(rows.shape[2]):
+        for _ in range(column):
+            found[:, 1:, column] = (found[:, 1:, column] + found[:, :-1, column]) / 2**0.5
+    return found
+
+
+def test_what_is_measured_is_what_arviz_says_of_each_number() -> None:
+    rows = smooth(white_noise(3, 200, 4))
+    found = measure(trace_of(rows, Gaussian({"a": (), "b": (3,)})))
+    assert found.names == ["a", "b[0]", "b[1]", "b[2]"]
+    for i in range(4):
+        assert found.rhat[i] == arviz.rhat(rows[..., i])
+        assert found.bulk[i] == arviz.ess(rows[..., i], method="bulk")
+        assert found.tail[i] == arviz.ess(rows[..., i], method="tail")
+    assert (found.bulk != found.tail).all()
+    np.testing.assert_array_equal(found.ess, np.minimum(found.bulk, found.tail))
+
+
+def test_the_worst_numbers_are_named_with_their_values() -> None:
+    rows = smooth(white_noise(2, 150, 3))[..., ::-1].copy()  # the slowest first
+    rows[1, :, 1] += 3.0
+    trace = trace_of(rows, Gaussian({"theta": (3,)}))
+    known = measure(trace)
+    apart, few = mixing(trace)
+    assert np.argmax(known.rhat) == np.argmin(known.ess) == 1
+    assert f"(worst R̂ = {known.rhat[1]:.4g} for theta[1], above 1.01)" in apart
+    assert few.startswith("Few effective draws for theta[0], theta[1]")
+    assert f"(least {known.ess[1]:.0f} for theta[1], below 200)" in few
+
+
+@pytest.mark.parametrize("at_once", [1, 40, 10**6])
+def test_what_is_measured_does_not_depend_on_how_draws_are_read(at_once: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    target = PredictiveRegression(*regression_data())
+    whole = measure(trace_of(line_rows(2, 50), target))
+    assert whole.names == ["noise", *(f"prediction[{i}]" for i in range(5))]
+    monkeypatch.setattr(record, "NUMBERS_AT_ONCE", at_once)
+    parts = measure(trace_of(line_rows(2, 50), target))
+    assert parts.names == whole.names
+    np.testing.assert_allclose(parts.columns, whole.columns, rtol=1e-12)
+    expected = line_rows(2, 50)[..., :2] @ regression_data()[0][:5].numpy().T
+    np.testing.assert_allclose(np.moveaxis(np.array(whole.columns[1:]), 0, -1), expected)
+    np.testing.assert_allclose(whole.columns[0], np.exp(line_rows(2, 50)[..., 2]))
+
+
+def test_of_very_many_draws_fewer_numbers_are_measured(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("ggmc.trace.mixing.NUMBERS", 1000)
+    rows = white_noise(2, 100, 12)
+    found = measure(trace_of(rows, Gaussian({"theta": (12,)})))
+    assert found.names == ["theta[0]", "theta[3]", "theta[6]", "theta[9]"]  # at most five: every third
+    np.testing.assert_array_equal(found.columns, np.moveaxis(rows[..., ::3], -1, 0))
+
+
+def test_predictions_of_merged_runs_are_compared_across_them() -> None:
+    class Predictions(MergedStore):
+        """Predictions of a run in memory, without positions."""
+
+        def __init__(self, shift: float, draws: int):
+            super().__init__([MemoryStore([Block(np.zeros((2, draws, 1)), good_stats(2, draws))])])
+            self.keeps_rows = False
+            self.found = white_noise(2, draws, 3) + shift
+
+        def values(self, names: Any = None, draws: slice = ALL) -> dict[str, np.ndarray]:
+            return {"prediction": self.found[:, draws]}
+
+    runs = [Trace(Predictions(shift, draws), ggmc.GGMC(0.1), None) for shift, draws in ((0.0, 300), (5.0, 250))]
+    merged = ggmc.merge(runs)
+    assert (merged.num_chains, merged.num_draws, merged.store.keeps_rows) == (4, 250, False)
+    expected = np.concatenate([white_noise(2, 300, 3)[:, :250], white_noise(2, 250, 3) + 5.0])
+    np.testing.assert_array_equal(merged["prediction"], expected)
+    whole = merged.store.values()  # of all draws: as many as the shortest run has
+    assert whole is not None
+    np.testing.assert_array_equal(whole["prediction"], expected)
+    assert "The chains disagree on prediction[0], prediction[1], prediction[2]" in merged.warnings[1]
+    assert (measure(merged).rhat > 1.5).all()
+    assert max(measure(run).rhat.max() for run in runs) < 1.2

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 
+import arviz
 import numpy as np
 import pytest
 import torch
@@ -24,6 +25,11 @@ def test_the_kinetic_interval_is_that_of_chi_squared() -> None:
     assert math.isclose(high, degrees * mean / stats.chi2.ppf(0.05, degrees))
     slow = np.repeat(generator.normal(1, 0.1, (2, 50)), 20, axis=1)  # a hundred draws, each repeated twenty times
     assert 25 < room._effective(slow) < 400
+    assert room._effective(slow) == arviz.ess(slow, method="mean")
+    mean, low, high = room.kinetic_interval(slow, 3, 0.9)
+    degrees = 3 * room._effective(slow)
+    np.testing.assert_allclose([low, high], degrees * mean / stats.chi2.ppf([0.95, 0.05], degrees))
+    assert room._effective(np.tile([1.0, -1.0], (2, 100))) == 400  # never more than there are
 
 
 def test_batch_means() -> None:

@@ -19,6 +19,7 @@ import ggmc
 from ggmc.errors import BadInput
 from ggmc.kernels.serialise import checksum
 from ggmc.trace.store import Block
+from ggmc.trace.zarr_arrays import new_array
 from ggmc.trace.zarr_store import ZarrStore
 from tests.support.gaussians import gaussian
 from tests.support.posteriors import NORMAL, X, Y
@@ -219,6 +220,39 @@ def test_predictions_only(tmp_path: Path) -> None:
         ggmc.resume(tmp_path / "run", net(), draws=70, progress=False)
     longer = ggmc.resume(tmp_path / "run", net(), draws=70, predict_at=X[:5], progress=False)
     assert longer["prediction"].shape == (3, 70, 5)
+
+
+@pytest.mark.parametrize("thin", [1, 4])
+def test_predictions_of_thinned_draws_go_on_where_they_were(thin: int, tmp_path: Path) -> None:
+    out = ggmc.RunFolder(tmp_path / "run", thin=thin, predict_at=X[:5])
+    kernel = ggmc.HMC(0.1, 3)
+    ggmc.sample(net(), kernel, **options(draws=22, warmup=0), out=out)
+    longer = ggmc.resume(tmp_path / "run", net(), draws=55, predict_at=X[:5], progress=False)
+    whole = ggmc.sample(net(), kernel, **options(draws=55, warmup=0))
+    expected = net().prediction_features(whole.stacked_rows(), X[:5]).unflatten(0, (3, 55)).numpy()
+    np.testing.assert_allclose(longer["prediction"], expected[:, thin - 1 :: thin], rtol=1e-5, atol=1e-6)
+    np.testing.assert_array_equal(longer.stats["lp"], whole.stats["lp"][:, thin - 1 :: thin])
+    assert longer.num_draws == 55 // thin
+    merged = ggmc.load([tmp_path / "run"])
+    np.testing.assert_array_equal(merged["prediction"], longer["prediction"])
+
+
+@pytest.mark.parametrize("thin", [1, 4])
+def test_statistics_and_latents_are_thinned_with_their_draws(thin: int, tmp_path: Path) -> None:
+    out = ggmc.RunFolder(tmp_path / "run", thin=thin, precision="float32")
+    kept = ggmc.sample(horseshoe(), ggmc.HMC(0.01, 2), **options(warmup=0), out=out)
+    usual = ggmc.sample(horseshoe(), ggmc.HMC(0.01, 2), **options(warmup=0))
+    for name, values in usual.stats.items():
+        np.testing.assert_array_equal(kept.stats[name], values[:, thin - 1 :: thin])
+    for name, values in usual.draws.items():
+        np.testing.assert_array_equal(kept[name], values[:, thin - 1 :: thin].astype(np.float32))
+    np.testing.assert_array_equal(np.asarray(kept.positions), usual.positions[:, thin - 1 :: thin].astype(np.float32))
+
+
+@pytest.mark.parametrize(("chains", "size", "length"), [(2, 5, 1000), (2, 1000, 262), (4, 10**6, 1)])
+def test_a_chunk_has_four_mebibytes_or_a_thousand_draws(chains: int, size: int, length: int, tmp_path: Path) -> None:
+    array = new_array(tmp_path, "posterior/theta", np.zeros((chains, 0, size)))
+    assert array.chunks == (chains, length, size)
 
 
 def test_a_run_that_keeps_draws_does_not_go_on_with_predictions_only(tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ from typing import TypeVar
 import numpy as np
 
 from ggmc.progress import wanted as bars_wanted
-from ggmc.report.source import folder_of
+from ggmc.report.source import folder_of, folders_of
 from ggmc.report.thinned import thinned
 from ggmc.targets.base import PredictiveTarget
 from ggmc.trace.diagnostics import check
@@ -163,9 +163,8 @@ def _judged_by(trace: Trace) -> str:
         return "stored predictions"
     if isinstance(trace.target, PredictiveTarget):
         return "predictions"
-    store = folder_of(trace)
-    of_a_module = store is not None and trace.target is None and store.settings["fingerprint"]["kind"] == "Posterior"
-    return "weights" if of_a_module else "parameters"
+    kinds = {folder.settings["fingerprint"].get("kind") for folder in folders_of(trace.store)}
+    return "weights" if trace.target is None and "Posterior" in kinds else "parameters"
 
 
 def _kind(warning: str) -> str:

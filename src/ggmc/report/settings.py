@@ -29,13 +29,26 @@ Pairs = list[tuple[str, str]]
 
 
 def seconds_of(found: Findings) -> float | None:
-    """What the run took, warm-up included.
+    """What the run took, warm-up included; of merged runs, all of them together.
 
     Args:
         found: The run.
     """
-    given = found.trace.attributes.get("sampling_time")
-    return float(given) if isinstance(given, int | float) else None
+    given = [run.get("sampling_time") for run in runs_of(found.trace.attributes)]
+    known = [float(one) for one in given if isinstance(one, int | float)]
+    return sum(known) if len(known) == len(given) else None
+
+
+def runs_of(attributes: PlainDict) -> list[PlainDict]:
+    """The attributes of each run that a trace was merged from; of one run, its own.
+
+    Args:
+        attributes: Of the trace.
+    """
+    runs = attributes.get("runs")
+    if not isinstance(runs, list) or not runs or not all(isinstance(run, dict) for run in runs):
+        return [attributes]
+    return [one for run in runs for one in runs_of(run)]
 
 
 def run_pairs(found: Findings) -> Pairs:
@@ -53,14 +66,17 @@ def run_pairs(found: Findings) -> Pairs:
         draws += f", of {found.asked:,} asked for"
     if facts.get("thin", 1) > 1:
         draws += f"; one in {facts['thin']} was kept"
-    where = "in memory" if store is None else str(store.path)
+    runs = runs_of(trace.attributes)
+    seeds = ", ".join(str(run.get("seed", asked.get("seed", "–"))) for run in runs)
+    merged = "in memory" if len(runs) == 1 else f"{len(runs)} runs, merged"
+    where = merged if store is None else str(store.path)
     kept = "predictions only" if not trace.store.keeps_rows else facts.get("precision") or ""
     pairs = [
         ("Target", _target(found, marks)),
         ("Chains", str(found.chains or asked.get("chains", "–"))),
         ("Draws", draws),
         ("Warm-up", "–" if (warmup := _warmup(found)) is None else f"{warmup:,} trajectories of each chain"),
-        ("Seed", str(trace.attributes.get("seed", asked.get("seed", "–")))),
+        ("Seed" if len(runs) == 1 else "Seeds", seeds),
         ("Time", duration(seconds_of(found))),
         ("Begun", str(trace.attributes.get("created_at", "–"))[:19].replace("T", " ")),
         ("Kept", where + (f" ({kept})" if kept else "")),
@@ -142,7 +158,8 @@ def how_to_repeat(found: Findings, texts: Texts) -> Texts:
             same = "target, starts and versions" if starts else "target and versions"
             code = f"ggmc.sample(target, {as_code(asked)}, {given}{starts}, out=...)"
             steps.append((f"With the same {same}, this makes the same draws, bit for bit.", code))
-        steps.append(("This continues the run.", f"ggmc.resume({str(store.path)!r}, target, draws=...)"))
+        again = ", predict_at=..." if store.settings["predictions_only"] else ""
+        steps.append(("This continues the run.", f"ggmc.resume({str(store.path)!r}, target, draws=...{again})"))
     elif store is not None and "training_loop" in plan:
         steps.append(("It was made by a training loop, which goes on if it is started again with this folder.", ""))
     elif not texts:
@@ -150,9 +167,12 @@ def how_to_repeat(found: Findings, texts: Texts) -> Texts:
             f"ggmc.sample(target, {as_code(found.trace.kernel)}, draws={found.draws}, "
             f"chains={found.chains}, seed={found.trace.attributes.get('seed', 0)})"
         )
+        runs = len(runs_of(found.trace.attributes))
         why = (
             "The run was not sampled into a folder, so only its final settings are known. They sample the same target."
         )
+        if runs > 1:
+            why = f"These are {runs} runs, merged. The final settings of the first sample the same target."
         steps.append((why, code))
     return steps
 

@@ -7,7 +7,9 @@ from pathlib import Path
 
 from ggmc.errors import BadInput
 from ggmc.targets.base import Target
+from ggmc.trace.merged import MergedStore
 from ggmc.trace.save_load import load
+from ggmc.trace.store import Store
 from ggmc.trace.trace import Trace
 from ggmc.trace.zarr_store import ZarrStore
 
@@ -45,6 +47,17 @@ def folder_of(trace: Trace) -> ZarrStore | None:
         trace: The trace.
     """
     return trace.store if isinstance(trace.store, ZarrStore) else None
+
+
+def folders_of(store: Store) -> list[ZarrStore]:
+    """The stores on disk that a trace's store reads from: several where runs were merged.
+
+    Args:
+        store: The trace's.
+    """
+    if isinstance(store, MergedStore):
+        return [folder for one in store.stores for folder in folders_of(one)]
+    return [store] if isinstance(store, ZarrStore) else []
 
 
 def _name(source: Source, number: int) -> str:

@@ -80,6 +80,11 @@ class MergedStore(Store):
         self.keeps_rows = all(store.keeps_rows for store in stores)
 
     @property
+    def stores(self) -> list[Store]:
+        """Those that were merged, in order."""
+        return list(self._stores)
+
+    @property
     def left_out(self) -> list[int]:
         """Draws per chain of each store that are not used."""
         return [length - self.draws for length in self._lengths]
