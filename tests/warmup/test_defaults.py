@@ -47,7 +47,6 @@ ADVICE = Advice(acceptance=0.7)
         (ggmc.GGMC(), logistic(400, advice=ADVICE), 0.7),
         (ggmc.GGMC(guide=ggmc.Minibatch(100)), logistic(400, advice=ADVICE), 0.7),
     ],
-    ids=str,
 )
 def test_the_wanted_acceptance_suits_the_guide_and_the_kernel_unless_one_is_advised(
     kernel: Any, target: Any, wanted: float
