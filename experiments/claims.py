@@ -2,7 +2,7 @@
 
 Run with `python -m experiments.claims [--size tiny|small|full] [--out DIR]`; small takes about two minutes.
 
-First, on U = x⁴/4 + x, trajectories of eight samplers are retraced step by step: from the end, with the momentum
+First, on U = x⁴/4 + x, trajectories of nine samplers are retraced step by step: from the end, with the momentum
 negated and the minibatches in reverse order, the noise is sought that leads back to the start. Where none does, the
 acceptance probability is zero: SGHMC, and any schedule that does not read the same backwards, such as a cosine. Then
 chains with minibatches start from exact draws and are tested once in K steps: E[x²] with the test and without it.
@@ -19,7 +19,7 @@ import torch
 
 import ggmc
 from experiments.figures import BLUE, GREEN, VERMILION, command, save, size_named, styled, write_numbers
-from experiments.quartic import mean_of_square, quartic, quartic_of_examples
+from experiments.quartic import mean_of_square, quartic_of_examples
 from ggmc import progress
 from ggmc.kernels import Kernel
 
@@ -28,6 +28,7 @@ BATCH, SPREAD = 10, 6.0
 COSINE = ggmc.schedule.Cosine(0.1)
 SAMPLERS: dict[str, Kernel] = {
     "GGMC (OBABO)": ggmc.GGMC(STEP, FRICTION, STEPS),
+    "GGMC (OBABO), minibatches": ggmc.GGMC(STEP, FRICTION, STEPS, guide=ggmc.Minibatch(BATCH, "iid")),
     "GGMC, O(ABA)O": ggmc.GGMC(STEP, FRICTION, STEPS, "O(ABA)O"),
     "HMC": ggmc.HMC(STEP, STEPS),
     "MALT": ggmc.MALT(STEP, FRICTION, STEPS),
@@ -63,8 +64,9 @@ def way_back(kernel: Kernel) -> dict[str, Any]:
     Args:
         kernel: Any.
     """
-    found = ggmc.retrace(kernel, quartic())
-    init, step = kernel.bind(quartic())
+    target = quartic_of_examples(SPREAD)
+    found = ggmc.retrace(kernel, target)
+    init, step = kernel.bind(target)
     generator = torch.Generator().manual_seed(0)
     state = init(torch.zeros(1, 1, dtype=torch.float64), generator)
     log_alpha = step(state, generator)[1].log_accept.item()
