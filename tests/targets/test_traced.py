@@ -9,6 +9,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 from torch.distributions import HalfNormal, Normal, constraints
+from torch.linalg import LinAlgError  # pyright: ignore[reportAttributeAccessIssue]
 
 import ggmc
 from ggmc.errors import NotExact
@@ -130,6 +131,17 @@ def test_a_branch_that_torch_cannot_see_is_noticed(caplog: pytest.LogCaptureFixt
     assert record.getMessage() == (
         "f runs as it is, which is slower than a record of its operations: its operations depend on values"
     )
+
+
+def test_a_function_that_fails_far_away_is_recorded_all_the_same() -> None:
+    """The points beside the first are up to ten away, where this factor does not exist."""
+    function = Traced("f", lambda x: (torch.linalg.cholesky(torch.diag_embed(x)).diagonal(dim1=-2, dim2=-1),))
+    called(function, CALLS_FIRST)
+    assert function.programs == 1
+    for _ in range(LOOKS + 1):
+        assert function(torch.tensor([[4.0, 9.0]]))[0].tolist() == [[2.0, 3.0]]
+    with pytest.raises(LinAlgError):
+        function(torch.tensor([[-4.0, 9.0]]))
 
 
 def test_what_a_function_reads_may_change_between_two_runs() -> None:
