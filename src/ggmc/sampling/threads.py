@@ -10,14 +10,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any
 
 import torch
 from torch import Tensor
 from torch.utils._pytree import tree_leaves
 
 from ggmc.guides.base import GradientField
-from ggmc.targets.programs import Observer
+from ggmc.targets.programs import Call, Observer
 
 # Measured with matrix products and elementwise operations of 2^12 to 2^21 numbers, two threads on two cores. On free
 # cores the second thread takes 0.4 to 0.7 of the time from about 2^17 numbers on; where other programs keep the cores
@@ -32,11 +31,9 @@ class _Largest(Observer):
         super().__init__()
         self.numbers = 0
 
-    def __torch_dispatch__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        result = function(*args, **(kwargs or {}))
-        sizes = (leaf.numel() for leaf in tree_leaves(result) if isinstance(leaf, Tensor))
+    def saw(self, call: Call) -> None:
+        sizes = (leaf.numel() for leaf in tree_leaves(call.result) if isinstance(leaf, Tensor))
         self.numbers = max(self.numbers, *sizes, 0)
-        return result
 
 
 def threads_for(field: GradientField, position: Tensor) -> int:

@@ -6,7 +6,6 @@ import logging
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any
 
 import torch
 from torch import Tensor
@@ -15,7 +14,7 @@ from torch.linalg import LinAlgError  # pyright: ignore[reportAttributeAccessIss
 from torch.utils._pytree import tree_leaves, tree_map
 
 from ggmc.targets.layout import Layout, Tree
-from ggmc.targets.programs import Observer
+from ggmc.targets.programs import Call, Observer
 from ggmc.targets.traced import CannotCompile, Compiled, Traced, form_of
 
 log = logging.getLogger("ggmc")
@@ -255,8 +254,6 @@ class _Sizes(Observer):
         super().__init__()
         self.numbers = self.operations = 0
 
-    def __torch_dispatch__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        result = function(*args, **(kwargs or {}))
+    def saw(self, call: Call) -> None:
         self.operations += 1
-        self.numbers += sum(leaf.numel() for leaf in tree_leaves(result) if isinstance(leaf, Tensor))
-        return result
+        self.numbers += sum(leaf.numel() for leaf in tree_leaves(call.result) if isinstance(leaf, Tensor))

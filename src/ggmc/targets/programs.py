@@ -8,11 +8,13 @@ is compared with its function, bit for bit, before it is trusted, where a run be
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
+from torch._ops import OpOverload
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_flatten, tree_leaves
 
@@ -55,12 +57,29 @@ def program_of(function: Function, arguments: tuple[Tree, ...]) -> Function:
     return Program(recorder.calls, tree_leaves(arguments), result)
 
 
-Call = tuple[Any, tuple[Any, ...], dict[str, Any], Any]
-"""An operation, its arguments, and what it gave."""
+class Call(NamedTuple):
+    """An operation that was carried out."""
+
+    function: OpOverload
+    args: tuple[Tree, ...]
+    kwargs: dict[str, Tree]
+    result: Tree
 
 
-class Observer(TorchDispatchMode):
+class Observer(TorchDispatchMode, ABC):
     """Sees every operation that is carried out within its block."""
+
+    def __torch_dispatch__(
+        self, func: OpOverload, types: object, args: tuple[Tree, ...] = (), kwargs: dict[str, Tree] | None = None
+    ) -> Tree:
+        kwargs = kwargs or {}
+        result = func(*args, **kwargs)
+        self.saw(Call(func, args, kwargs, result))
+        return result
+
+    @abstractmethod
+    def saw(self, call: Call) -> None:
+        """Called after each operation."""
 
     @classmethod
     def _should_skip_dynamo(cls) -> bool:
@@ -75,18 +94,15 @@ class _Recorder(Observer):
         super().__init__()
         self.calls: list[Call] = []
 
-    def __torch_dispatch__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        kwargs = kwargs or {}
-        if torch.Tag.nondeterministic_seeded in function.tags:
-            raise CannotRecord(f"{function} draws random numbers")
-        result = function(*args, **kwargs)
-        leaves = tree_leaves(result)
+    def saw(self, call: Call) -> None:
+        leaves = tree_leaves(call.result)
+        if torch.Tag.nondeterministic_seeded in call.function.tags:
+            raise CannotRecord(f"{call.function} draws random numbers")
         if any(not isinstance(leaf, Tensor | None) for leaf in leaves):
-            raise CannotRecord(f"its operations depend on values ({function})")
+            raise CannotRecord(f"its operations depend on values ({call.function})")
         if any(leaf is not None and leaf._is_zerotensor() for leaf in leaves):
             raise CannotRecord("it uses derivatives in forward mode")  # of which torch would crash in the next step
-        self.calls.append((function, args, kwargs, result))  # which keeps all tensors alive, and so their ids apart
-        return result
+        self.calls.append(call)  # which keeps all tensors alive, and so their ids apart
 
 
 class Program:
@@ -102,9 +118,9 @@ class Program:
     """
 
     def __init__(self, calls: Sequence[Call], arguments: Sequence[object], result: Tree):
-        self._tidy = not any(function._schema.is_mutable for function, *_ in calls)
+        self._tidy = not any(call.function._schema.is_mutable for call in calls)
         self._names = {id(leaf): f"a{i}" for i, leaf in enumerate(arguments) if isinstance(leaf, Tensor)}
-        self._known: dict[str, Any] = {}
+        self._known: dict[str, Tree] = {}
         """What the source refers to: operations and constants, by name."""
         self._constants: dict[int, str] = {}
         self._lines: list[tuple[str, str, list[str]]] = []
@@ -113,7 +129,7 @@ class Program:
         self._checks: set[str] = set()
         """Lines that give nothing but an error, such as that of a matrix without a Cholesky factor."""
         for call in calls:
-            self._add(*call)
+            self._add(call)
         leaves, self._form = tree_flatten(result)
         self.source = self._text(len(arguments), [self._own(leaf) for leaf in leaves])
         exec(self.source, self._known)
@@ -123,14 +139,15 @@ class Program:
     def __call__(self, *arguments: Tree) -> Tree:
         return self._form.unflatten(self._run(*tree_leaves(arguments)))
 
-    def _add(self, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any], result: Any) -> None:
+    def _add(self, call: Call) -> None:
+        function, args, kwargs, result = call
         first = args[0] if args else None
         if self._tidy:
             varies = any(id(leaf) in self._names for leaf in tree_leaves((args, kwargs)))
             small = sum(leaf.numel() for leaf in tree_leaves(result) if leaf is not None) <= FOLDED
             if small and (not varies or function in _OF_SHAPES_ALONE):
                 return  # a constant, known by what it was, or a check that was passed
-            if id(first) in self._names and _is_a_copy(function, args, result):
+            if id(first) in self._names and _is_a_copy(call):
                 self._names[id(result)] = self._names[id(first)]
                 return
         used: list[str] = []
@@ -150,12 +167,12 @@ class Program:
             for i, part in enumerate(result):
                 self._names[id(part)] = f"{name}[{i}]"
 
-    def _operation(self, function: Any) -> str:
+    def _operation(self, function: OpOverload) -> str:
         name = f"{function._schema.name.split('::')[-1]}_{function._overloadname}".replace("_default", "")
         self._known[name] = function._op  # what calling it calls, and a fifth quicker where tensors are small
         return name
 
-    def _expression(self, value: Any, used: list[str]) -> str:
+    def _expression(self, value: Tree, used: list[str]) -> str:
         if isinstance(value, Tensor):
             name = self._names.get(id(value)) or self._constant(value)
             used.append(name.partition("[")[0])
@@ -169,13 +186,13 @@ class Program:
             return repr(value)
         return self._constant(value)
 
-    def _constant(self, value: Any) -> str:
+    def _constant(self, value: Tree) -> str:
         if id(value) not in self._constants:
             name = self._constants[id(value)] = f"c{len(self._constants)}"
             self._known[name] = value
         return self._constants[id(value)]
 
-    def _own(self, leaf: Any) -> str:
+    def _own(self, leaf: Tree) -> str:
         """A result, which is the caller's to change as it likes."""
         name = self._names.get(id(leaf))
         if name is None or name[0] == "a":
@@ -204,11 +221,11 @@ _VIEWS = {_aten.detach.default, _aten.alias.default, _aten.view.default, _aten.e
 _TIMES_ONE = {_aten.mul.Tensor, _aten.mul.Scalar, _aten.div.Tensor, _aten.div.Scalar, _aten.pow.Tensor_Scalar}
 
 
-def _is_a_copy(function: Any, args: tuple[Any, ...], result: Any) -> bool:
+def _is_a_copy(call: Call) -> bool:
     """Whether it gives its first argument as it is: precision, shape, strides and numbers."""
-    if function not in _VIEWS and not (function in _TIMES_ONE and _is_one(args[1])):
+    if call.function not in _VIEWS and not (call.function in _TIMES_ONE and _is_one(call.args[1])):
         return False
-    first = args[0]
+    first, result = call.args[0], call.result
     return (first.dtype, first.shape, first.stride()) == (result.dtype, result.shape, result.stride())
 
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
 
 import torch
 from torch import Tensor
@@ -167,7 +166,7 @@ class Compiled:
 
         log.info("compiling the gradient: some seconds, once for each number of chains and examples")
         try:
-            program: Any = torch.compile(make_fx(self._function)(*arguments), dynamic=False)
+            program = torch.compile(make_fx(self._function)(*arguments), dynamic=False)
             program(*arguments)
         except LinAlgError:  # the arguments' fault
             raise
