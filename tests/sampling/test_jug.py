@@ -187,6 +187,7 @@ def interrupted_gaussian() -> ggmc.Density:
     return ggmc.Density(log_prob, torch.zeros(1, dtype=torch.float64))
 
 
+@pytest.mark.usefixtures("unrecorded")
 def test_an_interrupted_run_is_no_finished_task(tmp_path: Path) -> None:
     from jug import set_jugdir
 

@@ -152,6 +152,7 @@ def _stopping(error: BaseException, after: int) -> ggmc.Density:
     return ggmc.Density(_Stops(error, after), torch.zeros(2, dtype=F64))
 
 
+@pytest.mark.usefixtures("unrecorded")
 def test_control_c_returns_what_was_drawn(caplog: pytest.LogCaptureFixture) -> None:
     trace = quick(_stopping(KeyboardInterrupt(), 200), ggmc.MALA(0.5), draws=1000, warmup=10)
     assert 150 < trace.num_draws < 200
@@ -186,6 +187,7 @@ def test_control_c_with_nothing_drawn_comes_through() -> None:
         quick(_stopping(KeyboardInterrupt(), 30), ggmc.MALA(0.5), draws=1000, warmup=100)
 
 
+@pytest.mark.usefixtures("unrecorded")
 def test_an_error_comes_through_with_the_draws_so_far() -> None:
     with pytest.raises(RuntimeError, match="disk on fire") as caught:
         quick(_stopping(RuntimeError("disk on fire"), 200), ggmc.MALA(0.5), draws=1000, warmup=10)
