@@ -39,15 +39,18 @@ class Efficiency(NamedTuple):
     square: float  # per gradient
     rhat: float
     seconds: float
+    per_second: float
 
     @classmethod
     def of(cls, columns: list[np.ndarray], gradients: int, seconds: float) -> Efficiency:
         """From one [chains, draws] array per parameter."""
+        means = min(float(arviz.ess(column)) for column in columns)
         return cls(
-            min(float(arviz.ess(column)) for column in columns) / gradients,
+            means / gradients,
             min(float(arviz.ess((column - column.mean()) ** 2)) for column in columns) / gradients,
             max(float(arviz.rhat(column)) for column in columns),
             seconds,
+            means / seconds,
         )
 
 
@@ -87,8 +90,11 @@ def nuts(posterior: Posterior, draws: int, dense: bool = False) -> Efficiency:
 
 def table(sides: dict[str, Callable[[Posterior], Efficiency]], names: list[str]) -> None:
     """One line per posterior, every side in turn, and the geometric means."""
-    print("Effective draws per gradient of the worst parameter: of means, of squares; worst R̂; seconds in all\n")
-    print(f"{'':30}" + "".join(f"{side:>34}" for side in sides))
+    print(
+        "Effective draws of the worst parameter per gradient, of means and of squares; worst R̂; seconds in all; "
+        "effective draws of means per second\n"
+    )
+    print(f"{'':30}" + "".join(f"{side:>42}" for side in sides))
     found: dict[str, list[Efficiency]] = {side: [] for side in sides}
     for name in names:
         posterior = german_credit() if name == "german_credit" else posteriordb(name)
@@ -96,13 +102,14 @@ def table(sides: dict[str, Callable[[Posterior], Efficiency]], names: list[str])
         for side, measure in sides.items():
             one = measure(posterior)
             found[side].append(one)
-            line += f"{one.mean:12.4f}{one.square:8.4f}{one.rhat:7.3f}{one.seconds:7.0f}"
+            line += f"{one.mean:12.4f}{one.square:8.4f}{one.rhat:7.3f}{one.seconds:7.1f}{one.per_second:8.0f}"
         print(line, flush=True)
     line = f"{'geometric mean, posteriordb':30}"
     for one in found.values():
         chosen = [e for name, e in zip(names, one, strict=True) if name != "german_credit"] or one
         line += f"{np.exp(np.mean(np.log([e.mean for e in chosen]))):12.4f}"
         line += f"{np.exp(np.mean(np.log([e.square for e in chosen]))):8.4f}{'':14}"
+        line += f"{np.exp(np.mean(np.log([e.per_second for e in chosen]))):8.0f}"
     print(line)
 
 
