@@ -16,7 +16,7 @@ from ggmc.errors import NotExact
 from ggmc.kernels import Kernel
 from ggmc.targets import traced
 from ggmc.targets.base import Target
-from ggmc.targets.traced import CALLS_FIRST, LOOKS, Traced, same
+from ggmc.targets.traced import CALLS_FIRST, LOOKS, Traced, half_the_digits, same
 
 F64 = torch.float64
 
@@ -216,3 +216,5 @@ def test_equal_results_may_hold_nan() -> None:
     assert not same((nan,), (torch.tensor([1.0, torch.nan, -torch.inf]),), 1e-3)
     assert same((torch.ones(2),), (torch.ones(2) * (1 + 1e-6),), 1e-5)
     assert not same((torch.ones(2),), (torch.ones(2, dtype=F64),))
+    assert half_the_digits((torch.ones(2, dtype=F64),)) == 2.0**-26
+    assert half_the_digits((torch.ones(2, dtype=F64), torch.ones(2))) == pytest.approx(2.0**-11.5)

@@ -25,7 +25,6 @@ CALLS_FIRST = 20  # with arguments of one form, before a function is recorded: f
 LOOKS = 4  # calls in a row in which a new program is compared with its function, and as many points beside the first
 MOST = 16  # programs of one function; what has more forms than this is called as it is
 SMALL = 2**20  # numbers among the arguments, beyond which Python's share of a call is nothing
-ROUNDING = 1e-6  # relative: two results that differ by more are those of different functions
 
 
 @dataclass
@@ -110,7 +109,7 @@ class Traced:
             known.looks = max(0, known.looks - 1)
         elif known.looks:  # nothing has relied on it yet, or what it reads was changed between two runs
             self._known.clear()
-        elif same(found, expected, ROUNDING):
+        elif same(found, expected, half_the_digits(expected)):
             self._give_up("it rounds differently from call to call")
         else:
             raise NotExact(
@@ -199,6 +198,11 @@ def same(a: Tree, b: Tree, tolerance: float = 0.0) -> bool:
         return torch.allclose(x, y, rtol=0.0, atol=allowed, equal_nan=True)
 
     return all(alike(x, y) for x, y in zip(tree_leaves(a), tree_leaves(b), strict=True))
+
+
+def half_the_digits(result: Tree) -> float:
+    """What rounding may change, relatively: two results that differ by more are those of different functions."""
+    return max(torch.finfo(leaf.dtype).eps for leaf in tree_leaves(result) if leaf.is_floating_point()) ** 0.5
 
 
 def _agree(program: Function, function: Function, point: tuple[Tree, ...]) -> bool:
