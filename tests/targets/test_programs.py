@@ -121,6 +121,24 @@ def test_what_is_changed_in_place_is_made_anew_at_each_call() -> None:
         assert program(torch.ones(2)).tolist() == [2, 2]
 
 
+def test_one_tensor_that_is_two_arguments_is_not_recorded() -> None:
+    """It could not be told which of the two an operation has read."""
+    x = torch.ones(2)
+    with pytest.raises(CannotRecord, match="several of its arguments"):
+        program_of(lambda a, b: a - 2 * b, (x, x))
+
+
+def test_operations_of_one_name_are_told_apart() -> None:
+    def function(x: Tensor) -> Tensor:
+        return torch.ops.aten.exp.default(x) + torch.ops.prims.exp.default(2 * x)
+
+    program = program_of(function, (torch.zeros(2),))
+    assert isinstance(program, Program)
+    assert " exp(" in program.source
+    assert "prims_exp(" in program.source
+    assert torch.equal(program(torch.ones(2)), function(torch.ones(2)))
+
+
 def test_a_matrix_without_a_factor_stays_an_error() -> None:
     program = program_of(lambda x: torch.linalg.cholesky(x).diagonal().sum(), (torch.eye(2),))
     assert program(4 * torch.eye(2)).item() == 4

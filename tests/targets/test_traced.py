@@ -133,6 +133,19 @@ def test_a_branch_that_torch_cannot_see_is_noticed(caplog: pytest.LogCaptureFixt
     )
 
 
+def test_a_record_that_has_shown_to_be_wrong_is_not_made_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Here a branch lies beyond the points of the first comparison, and is met before the record is relied on."""
+    records: list[int] = []
+    record = traced.program_of
+    monkeypatch.setattr(traced, "program_of", lambda *a: records.append(1) or record(*a))
+    function = Traced("f", lambda x: (x**2 if x.detach().numpy()[0, 0] < 1e6 else -x,))
+    called(function, CALLS_FIRST)
+    for value, expected in ((1e7, -1e7), (3.0, 9.0)):
+        for _ in range(3 * CALLS_FIRST):
+            assert function(torch.tensor([[value, 1.0]]))[0][0, 0].item() == expected
+    assert (len(records), function.programs) == (1, 0)
+
+
 def test_a_function_that_fails_far_away_is_recorded_all_the_same() -> None:
     """The points beside the first are up to ten away, where this factor does not exist."""
     function = Traced("f", lambda x: (torch.linalg.cholesky(torch.diag_embed(x)).diagonal(dim1=-2, dim2=-1),))

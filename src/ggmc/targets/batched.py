@@ -52,7 +52,7 @@ class OverChains:
         self._vectorised = vectorised
         self._chosen: dict[object, bool] = {}
         self._compiled: Compiled | None = None
-        what = f"a function of the target ({layout})"
+        what = f"the density (d = {layout.size:,})"
         self._traced = {
             (False, True): Traced(what, self._at_once),
             (True, True): Traced(what, self._gradient_at_once),

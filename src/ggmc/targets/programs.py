@@ -51,10 +51,13 @@ def program_of(function: Function, arguments: tuple[Tree, ...]) -> Function:
             del t3
             return [t4]
     """
-    recorder = _Recorder()
+    recorder, leaves = _Recorder(), tree_leaves(arguments)
+    tensors = [id(leaf) for leaf in leaves if isinstance(leaf, Tensor)]
+    if len(set(tensors)) < len(tensors):
+        raise CannotRecord("one tensor is several of its arguments")  # which it would tell apart at no later call
     with recorder:
         result = function(*arguments)
-    return Program(recorder.calls, tree_leaves(arguments), result)
+    return Program(recorder.calls, leaves, result)
 
 
 class Call(NamedTuple):
@@ -132,7 +135,7 @@ class Program:
             self._add(call)
         leaves, self._form = tree_flatten(result)
         self.source = self._text(len(arguments), [self._own(leaf) for leaf in leaves])
-        exec(self.source, self._known)
+        exec(self.source, self._known)  # the text above alone: names of torch's operations, and numbers
         self._run = self._known["program"]
 
     @torch.no_grad()
@@ -168,7 +171,7 @@ class Program:
                 self._names[id(part)] = f"{name}[{i}]"
 
     def _operation(self, function: OpOverload) -> str:
-        name = f"{function._schema.name.split('::')[-1]}_{function._overloadname}".replace("_default", "")
+        name = str(function).removeprefix("aten.").removesuffix(".default").replace(".", "_")
         self._known[name] = function._op  # what calling it calls, and a fifth quicker where tensors are small
         return name
 

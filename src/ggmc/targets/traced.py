@@ -35,6 +35,8 @@ class _Known:
     program: Function | None = None
     looks: int = LOOKS
     """Calls in which the program is still to be compared before it is relied on."""
+    relied_on: bool = False
+    """Whether it has been, in this run or an earlier one."""
 
 
 class Traced:
@@ -107,7 +109,10 @@ class Traced:
         expected, found = self._function(*arguments), known.program(*arguments)
         if same(found, expected):
             known.looks = max(0, known.looks - 1)
-        elif known.looks:  # nothing has relied on it yet, or what it reads was changed between two runs
+            known.relied_on |= known.looks == 0
+        elif not known.relied_on:  # the points of the first comparison have shown too little
+            self._give_up("its operations depend on values")
+        elif known.looks:  # what it reads was changed between two runs
             self._known.clear()
         elif same(found, expected, half_the_digits(expected)):
             self._give_up("it rounds differently from call to call")
@@ -121,7 +126,7 @@ class Traced:
         return expected
 
     def _give_up(self, reason: str) -> None:
-        log.info("%s runs as it is, which is slower than a record of its operations: %s", self._what, reason)
+        log.warning("%s runs as it is, which is slower than a record of its operations: %s", self._what, reason)
         self._given_up = True
         self._known.clear()
 
