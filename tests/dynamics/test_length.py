@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from collections import Counter
 
+import pytest
 import torch
+from torch import Tensor
 
 from ggmc.dynamics import length
+from ggmc.guides import GradientField
 
 
 def test_every_length_of_a_range_is_as_likely_both_ends_included() -> None:
@@ -28,3 +31,27 @@ def test_a_single_length_draws_nothing() -> None:
     before = generator.get_state()
     assert length.draw((7, 7), generator) == 7
     assert torch.equal(generator.get_state(), before)
+
+
+class Fixed(GradientField):
+    """A field that has a length of its own."""
+
+    def __init__(self, gradients: int, whole_sweeps: bool):
+        super().__init__(order=None, sweep=4, whole_sweeps=whole_sweeps, default_steps=gradients)
+
+    def __call__(self, position: Tensor, entry: Tensor | None) -> tuple[Tensor, None]:
+        return position, None
+
+
+@pytest.mark.parametrize(
+    ("gradients", "whole_sweeps", "per_step", "steps"),
+    [
+        (8, True, 1, 8),  # two sweeps of four
+        (8, True, 3, 4),  # a whole number of sweeps and of steps: twelve gradients
+        (4, True, 2, 2),
+        (5, False, 1, 5),
+        (5, False, 2, 3),
+    ],
+)
+def test_the_fields_own_length_is_kept(gradients: int, whole_sweeps: bool, per_step: int, steps: int) -> None:
+    assert length.in_steps(None, Fixed(gradients, whole_sweeps), per_step) == (steps, steps)

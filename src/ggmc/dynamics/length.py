@@ -78,7 +78,8 @@ def own_length(field: GradientField, per_step: int) -> int:
         field: Gives the number.
         per_step: Gradients of one step.
     """
-    return sweep_in_steps(field, per_step) if field.whole_sweeps else math.ceil(field.default_steps / per_step)
+    whole = sweep_in_steps(field, per_step)
+    return whole * math.ceil(field.default_steps / (whole * per_step))
 
 
 def sweep_in_steps(field: GradientField, per_step: int) -> int:
