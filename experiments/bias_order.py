@@ -125,14 +125,12 @@ def on_quartic(name: str, steps: int, chains: int) -> Estimate:
     return Estimate(found.mean + half**2, found.error)  # E[(θ + h'm/2)²] is larger than E[θ²] by h'²/4 already
 
 
-def main(size: str = "small", out: Path = Path("out/bias_order"), data: str | None = None, workers: int = 1) -> Path:
+def main(size: str = "small", out: Path = Path("out/bias_order")) -> Path:
     """Compute every bias, fit slopes, draw.
 
     Args:
         size: "tiny", "small" or "full".
         out: The folder of figures and numbers.
-        data: Not used: there are no data to load.
-        workers: Not used: all chains run in one process.
 
     Returns:
         The folder.

@@ -95,14 +95,12 @@ def deferred(steps: int, settings: Settings) -> dict[str, float]:
     return row
 
 
-def main(size: str = "small", out: Path = Path("out/claims"), data: str | None = None, workers: int = 1) -> Path:
+def main(size: str = "small", out: Path = Path("out/claims")) -> Path:
     """Retrace, defer, draw.
 
     Args:
         size: "tiny", "small" or "full".
         out: The folder of figures and numbers.
-        data: Not used: there are no data to load.
-        workers: Not used: all chains run in one process.
 
     Returns:
         The folder.

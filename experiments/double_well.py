@@ -116,14 +116,12 @@ def distance(draws: np.ndarray) -> float:
     return float(np.abs(inside - truth()).sum() + max(0.0, 1 - inside.sum())) / 2
 
 
-def main(size: str = "small", out: Path = Path("out/double_well"), data: str | None = None, workers: int = 1) -> Path:
+def main(size: str = "small", out: Path = Path("out/double_well")) -> Path:
     """Sample with every kernel at every step size, draw.
 
     Args:
         size: "tiny", "small" or "full".
         out: The folder of figures and numbers.
-        data: Not used: there are no data to load.
-        workers: Not used: all chains run in one process.
 
     Returns:
         The folder.

@@ -106,14 +106,12 @@ def one_trajectory(target: Target, kernel: Kernel, chains: int) -> Tensor:
     return step(init(exact_draws(chains, generator), generator), generator)[1].log_accept
 
 
-def main(size: str = "small", out: Path = Path("out/relabelling"), data: str | None = None, workers: int = 1) -> Path:
+def main(size: str = "small", out: Path = Path("out/relabelling")) -> Path:
     """Compare paths, measure acceptance and bias, draw.
 
     Args:
         size: "tiny", "small" or "full".
         out: The folder of figures and numbers.
-        data: Not used: there are no data to load.
-        workers: Not used: all chains run in one process.
 
     Returns:
         The folder.

@@ -97,14 +97,12 @@ def row_of(trace: ggmc.Trace, posterior: ggmc.Posterior, x: Tensor, y: np.ndarra
     return row, np.log(by_chain.mean(0)[np.arange(len(y)), y])
 
 
-def main(size: str = "small", out: Path = Path("out/tempering"), data: str | None = None, workers: int = 1) -> Path:
+def main(size: str = "small", out: Path = Path("out/tempering")) -> Path:
     """Sample at every temperature, score, draw.
 
     Args:
         size: "tiny", "small" or "full".
         out: The folder of figures and numbers.
-        data: Not used: the digits come with scikit-learn.
-        workers: Not used: all chains run in one process.
 
     Returns:
         The folder.

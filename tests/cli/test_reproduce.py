@@ -44,9 +44,9 @@ squares = [Task(square, number) for number in (1, 2)]
 finished = Task(total, squares)
 """
 MODULE = """
-def main(size, out, data, workers):
+def main(size, out):
     file = out / "numbers.json"
-    file.write_text(f"{size} {data} {workers}")
+    file.write_text(size)
     return file
 """
 
@@ -126,9 +126,12 @@ def test_a_task_that_fails(experiments: Path, tmp_path: Path) -> None:
     assert str(tmp_path / "out" / "logs") in str(error.value)
 
 
-def test_a_module(experiments: Path, tmp_path: Path) -> None:
-    place = reproducing.reproduce("single", "small", tmp_path / "out", "data.npz", 3, folder=experiments)
-    assert place.read_text() == "small data.npz 3"
+def test_a_module(experiments: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    place = reproducing.reproduce("single", "small", tmp_path / "out", folder=experiments)
+    assert place.read_text() == "small"
+    assert "not used" not in capsys.readouterr().err
+    reproducing.reproduce("single", "small", tmp_path / "out", "data.npz", 3, folder=experiments)
+    assert "single loads no data and runs in one process: --data and --workers are not used." in capsys.readouterr().err
     assert reproducing.results(place) == [place]
     with pytest.raises(BadInput, match="there is no experiment 'empty'"):
         reproducing.reproduce("empty", "small", tmp_path / "out", folder=experiments)

@@ -37,8 +37,8 @@ def reproduce(
         name: One of `names`.
         size: One of `SIZES`.
         out: Where runs and figures go; by default out/NAME/SIZE.
-        data: Where CIFAR-10 is.
-        workers: Processes that share the work.
+        data: Where CIFAR-10 is, for a graph.
+        workers: Processes that share the work of a graph.
         folder: Of all experiments; by default that of this installation.
 
     Returns:
@@ -54,7 +54,9 @@ def reproduce(
     place = (Path("out") / name / size if out is None else out).resolve()
     place.mkdir(parents=True, exist_ok=True)
     if not graph.is_file():
-        return _module(folder, name).main(size=size, out=place, data=data, workers=workers)
+        if data is not None or workers > 1:
+            output.tell(f"{name} loads no data and runs in one process: --data and --workers are not used.")
+        return _module(folder, name).main(size, place)
     if importlib.util.find_spec("jug") is None:
         raise BadInput(f"the experiment {name} needs Jug: pip install 'ggmc[jug]'")
     variables = {"GGMC_SIZE": size, "GGMC_OUT": str(place)}
