@@ -177,7 +177,7 @@ def equilibrium(target: ggmc.DataDensity, start: Tensor, mass: Any, draws: int, 
 
 def logistic_study(name: str, X: np.ndarray, y: np.ndarray, batches: int) -> Study:
     """Logistic regression, whitened by the curvature at the mode."""
-    target = logistic_regression(X, y).compile()
+    target = logistic_regression(X, y)
     anchored = ggmc.ControlVariate(target.num_data, curvature="dense").bind(target)
     trace = ggmc.sample(
         target, ggmc.HMC(guide=ggmc.ControlVariate(len(X) // 10, curvature="dense")), 100, 300, 8, progress=False

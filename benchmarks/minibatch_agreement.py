@@ -115,9 +115,9 @@ def main() -> None:
             reference = Reference(known.mean, known.mean_error)
         else:
             kernel = ggmc.GGMC(scheme="O(BAB)O", mass=mass)
-            exact = ggmc.sample(target.compile(), kernel, 2 * options.draws, 300, progress=False)
+            exact = ggmc.sample(target, kernel, 2 * options.draws, 300, progress=False)
             reference = Reference(exact["theta"].mean((0, 1)), errors(exact))
-            target = logistic_regression(*data, dtype=torch.float32).compile()  # minibatches are a matter of bandwidth
+            target = logistic_regression(*data, dtype=torch.float32)  # minibatches are a matter of bandwidth
         wrong += compare(name, target, mass, reference, options.draws, options.only)
     print(f"\n{'All' if not wrong else 'NOT ALL'} within {WORST_ERROR:g} Monte Carlo errors.")
 

@@ -100,7 +100,7 @@ def ours(data: Split, plan: Plan, seed: int) -> Scores:
     net = ggmc.nets.MLP([data.x.shape[1], HIDDEN, 1], nn.Tanh).double()
     prior = {"*.bias": ggmc.priors.Gaussian(1.0), "*": ggmc.priors.Gaussian(1.0, fan_in=True)}
     likelihood = ggmc.likelihoods.Gaussian(HalfNormal(1.0))
-    posterior = ggmc.Posterior(net, likelihood, prior, data.x, data.y, start="map", vectorise=True).compile()
+    posterior = ggmc.Posterior(net, likelihood, prior, data.x, data.y, start="map", vectorise=True)
     kernel = ggmc.GGMC(steps=plan.steps, scheme="O(BAB)O")
     trace = ggmc.sample(posterior, kernel, plan.draws, plan.warmup, CHAINS, seed, progress=False)
     rows = trace.rows()

@@ -18,8 +18,8 @@ SOURCE = ROOT / "src" / "ggmc"
 FILES = sorted(SOURCE.rglob("*.py"))
 
 ORDER = [
-    "errors", "plain", "progress", "datasets", "targets", "guides", "bayes", "dynamics", "kernels", "warmup", "trace",
-    "sampling", "optim", "report", "cli",
+    "errors", "plain", "progress", "datasets", "programs", "targets", "guides", "bayes", "dynamics", "kernels",
+    "warmup", "trace", "sampling", "optim", "report", "cli",
 ]  # fmt: skip
 """From the bottom up. Bayes extends targets; optim uses dynamics; cli uses all."""
 

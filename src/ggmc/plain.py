@@ -5,6 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+Tree = Any
+"""Tensors, in tuples, lists and dicts."""
+
 PlainDict = dict[str, Any]
 """By name."""
 

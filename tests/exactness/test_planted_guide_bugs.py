@@ -50,9 +50,9 @@ def test_one_stages_kick_reads_another_stages_entry(monkeypatch: pytest.MonkeyPa
     force = Motion.force
 
     def buggy(self: Motion) -> Tensor:
-        if self.gradient is None and self._read == 1 and self._tape is not None:
+        if self.gradient is None and self.reads == 1 and self._tape is not None:
             self.gradient, self.potential = self._field(self.position, self._tape[0])
-            self._read += 1
+            self.reads += 1
         return force(self)
 
     monkeypatch.setattr(Motion, "force", buggy)

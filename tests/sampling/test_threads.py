@@ -71,19 +71,6 @@ def test_large_work_uses_them_all() -> None:
     assert threads_on(ggmc.Posterior(net, "gaussian", NORMAL, x, y, vectorise=False), few, chains=2) == 1
 
 
-@pytest.mark.slow
-def test_compiled_gradients_stay_compiled() -> None:
-    target = logistic(400).compile()
-    plain = logistic(400)
-    position = plain.starts(4, torch.Generator().manual_seed(0))
-    field = ggmc.Exact().bind(target)
-    assert threads_for(field, position) == 1
-    for one, other in zip(field(position, None), ggmc.Exact().bind(plain)(position, None), strict=True):
-        assert one is not None
-        assert other is not None
-        torch.testing.assert_close(one, other)
-
-
 class Broken(GradientField):
     """A field that fails when it is observed."""
 

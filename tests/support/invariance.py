@@ -17,6 +17,7 @@ from scipy import stats
 from torch import Tensor
 
 import ggmc
+from ggmc.dynamics.compiled_moves import CompiledMoves
 from ggmc.dynamics.state import State
 
 FALSE_FAILURE_RATE = 1e-6
@@ -136,12 +137,25 @@ def features(state: State) -> dict[str, Tensor]:
     return found
 
 
+def bound(target: Any, kernel: Any) -> tuple[Any, Any]:
+    """As `kernel.bind`, with compiled trajectories."""
+    sampler = kernel.sampler(target, kernel.guide.bind(target))
+    sampler.compiled = CompiledMoves(sampler.field, sampler.program.letters)
+
+    def step(state: State, generator: torch.Generator) -> tuple[State, Any]:
+        result = sampler.step(state, sampler.parameters, generator)
+        assert not sampler.compiled.gave_up
+        return result
+
+    return sampler.init, step
+
+
 def violations(
-    case: Case, kernel: Any, trajectories: int = 20, chains: int = 60_000, seed: int = 0
+    case: Case, kernel: Any, trajectories: int = 20, chains: int = 60_000, seed: int = 0, compiled: bool = False
 ) -> dict[str, float]:
     """The features whose mean moved by more than its Monte Carlo error allows, with their z-scores."""
     generator = torch.Generator().manual_seed(seed)
-    init, step = kernel.bind(case.target)
+    init, step = bound(case.target, kernel) if compiled else kernel.bind(case.target)
     state = start = init(case.exact(chains, generator), generator)
     assert kernel.temperature == case.temperature
     for _ in range(trajectories):

@@ -15,8 +15,8 @@ from torch.utils._pytree import tree_leaves, tree_map
 from ggmc.bayes.module_lock import alone_in
 from ggmc.bayes.nets import FreeViews, FrozenViews
 from ggmc.errors import BadInput
+from ggmc.plain import Tree
 from ggmc.targets.data import Data, InMemory, as_data
-from ggmc.targets.layout import Tree
 
 
 def own_copy(module: Tree) -> nn.Module:

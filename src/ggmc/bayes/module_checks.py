@@ -17,7 +17,7 @@ from torch.nn.modules.dropout import _DropoutNd  # pyright: ignore[reportPrivate
 from ggmc.bayes.data_checks import called, in_precision_of
 from ggmc.bayes.module_lock import alone_in
 from ggmc.errors import BadInput
-from ggmc.targets.layout import Tree
+from ggmc.plain import Tree
 
 
 def random_layers(module: nn.Module | None) -> Iterator[tuple[str, nn.Module]]:

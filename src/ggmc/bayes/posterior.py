@@ -35,11 +35,12 @@ from ggmc.bayes.private_random import global_states, set_global_states
 from ggmc.bayes.score import score
 from ggmc.bayes.unknowns import Unknowns
 from ggmc.errors import BadInput, require_count, require_seed
+from ggmc.plain import Tree
 from ggmc.targets.base import Advice, PredictiveTarget
 from ggmc.targets.batched import OverChains, no_validation
 from ggmc.targets.data import Data, InMemory
 from ggmc.targets.data_density import DataDensity
-from ggmc.targets.layout import Parameters, Tree, as_tensors
+from ggmc.targets.layout import Parameters, as_tensors
 from ggmc.targets.potential import Row
 
 PROBES = 32  # examples whose predictions tell whether the chains have mixed

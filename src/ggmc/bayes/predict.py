@@ -21,7 +21,7 @@ from ggmc.bayes.likelihoods import Likelihood
 from ggmc.bayes.module_checks import first_output
 from ggmc.bayes.private_random import seeded
 from ggmc.errors import BadInput, require_between
-from ggmc.targets.layout import Tree
+from ggmc.plain import Tree
 
 if TYPE_CHECKING:
     from ggmc.bayes.posterior import Posterior

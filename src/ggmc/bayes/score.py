@@ -11,8 +11,8 @@ from ggmc import progress
 from ggmc.bayes import metrics
 from ggmc.bayes.data_checks import as_tensor
 from ggmc.bayes.predict import EXAMPLES_AT_ONCE, predict
+from ggmc.plain import Tree
 from ggmc.targets.data import Data, InMemory
-from ggmc.targets.layout import Tree
 
 if TYPE_CHECKING:
     from ggmc.bayes.posterior import Posterior

@@ -67,15 +67,27 @@ class Motion:
         self.extra = dict(state.extra)
         self.parameters, self.noise, self.on_kick = parameters, noise, on_kick
         self.work = torch.zeros(len(state.position), dtype=torch.float64, device=state.position.device)
-        self._field, self._tape, self._read = field, tape, 0
+        self._field, self._tape = field, tape
+        self.reads = 0
+        """Gradients computed so far, each with an entry of the tape of its own."""
 
     def force(self) -> Tensor:
         """g at the present position. The tape is read only where no gradient is known."""
         if self.gradient is None:
-            entry = None if self._tape is None else self._tape[self._read]
-            self._read += 1
+            entry = None if self._tape is None else self._tape[self.reads]
+            self.reads += 1
             self.gradient, self.potential = self._field(self.position, entry)
         return self.gradient
+
+    def next_of_tape(self, number: int) -> Tensor | None:
+        """So many entries of the tape, which are read with this; None where there are none to read."""
+        entries = self.tape_ahead(number)
+        self.reads += number
+        return entries
+
+    def tape_ahead(self, number: int) -> Tensor | None:
+        """So many entries, which are still to be read."""
+        return None if self._tape is None or not number else self._tape[self.reads : self.reads + number]
 
     def move_to(self, position: Tensor) -> None:
         """Another position, where nothing is known yet."""

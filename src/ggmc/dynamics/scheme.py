@@ -20,6 +20,7 @@ Example:
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from fractions import Fraction
 from functools import cached_property
@@ -130,6 +131,12 @@ class Scheme:
         """The part in parentheses as a word of its own, which keeps its plans."""
         return Scheme(parts(self.word, self.letters)[1], self.letters)
 
+    @cached_property
+    def unit(self) -> tuple[Move, ...] | None:
+        """The moves of one step, if the tested part of a trajectory is nothing but these, step after step."""
+        step = self.repeated.plan(1)
+        return step.moves if not step.before and self._merged(3 * step.moves) == self.plan(3).moves else None
+
     @property
     def tempered(self) -> bool:
         """Whether a temperature along the trajectory has an effect: some letter of the repeated part draws noise."""
@@ -183,11 +190,7 @@ class Scheme:
         ]
 
     def _plan(self, steps: int, factors: Factors | None) -> Plan:
-        moves: list[Move] = []
-        for move in (move for segment in self.segments(steps, factors) for move in segment):
-            if moves and self._is_one(moves[-1], move):
-                move = move._replace(time=moves.pop().time + move.time)
-            moves.append(move)
+        moves = list(self._merged(move for segment in self.segments(steps, factors) for move in segment))
         before: tuple[Move, ...] = ()
         first, last = moves[0], moves[-1]
         letter, alike = self.letters[first.letter], first.letter == last.letter and len(moves) > 1
@@ -197,6 +200,15 @@ class Scheme:
             moves = moves[1:-1]
         kicks = sum(self.letters[move.letter].kicks for move in moves)
         return Plan(before, tuple(moves), self._gradients(moves), kicks)
+
+    def _merged(self, separate: Iterable[Move]) -> tuple[Move, ...]:
+        """Neighbouring moves as one where their letter merges."""
+        moves: list[Move] = []
+        for move in separate:
+            if moves and self._is_one(moves[-1], move):
+                move = move._replace(time=moves.pop().time + move.time)
+            moves.append(move)
+        return tuple(moves)
 
     def _is_one(self, a: Move, b: Move) -> bool:
         letter = self.letters[a.letter]

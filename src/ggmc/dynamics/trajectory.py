@@ -29,6 +29,7 @@ from collections.abc import Callable, Sequence
 import torch
 from torch import Tensor
 
+from ggmc.dynamics.compiled_moves import CompiledMoves
 from ggmc.dynamics.letters import LETTERS, Alphabet, Motion, OnKick
 from ggmc.dynamics.scheme import Move, Plan
 from ggmc.dynamics.state import Parameters, State, join, normals
@@ -46,6 +47,7 @@ class Trajectory(Motion):
         noise: Draws standard normal noise in the shape of the momentum.
         letters: The alphabet.
         on_kick: Called at each kick, to compare.
+        compiled: Carries out the moves, where it can.
     """
 
     def __init__(
@@ -57,12 +59,24 @@ class Trajectory(Motion):
         noise: Callable[[], Tensor],
         letters: Alphabet = LETTERS,
         on_kick: OnKick | None = None,
+        compiled: CompiledMoves | None = None,
     ):
         super().__init__(state, parameters, field, tape, noise, on_kick)
         self._start, self._letters = state, letters
+        self._compiled = compiled if on_kick is None else None
 
-    def run(self, moves: Sequence[Move]) -> None:
-        """Carry out some more moves."""
+    def run(self, moves: Sequence[Move], unit: Sequence[Move] | None = None, times: int = 1) -> None:
+        """Carry out some more moves.
+
+        Args:
+            moves: The moves.
+            unit: Moves that give the same if they are repeated, if there are any: what is compiled is the shorter.
+            times: How often.
+        """
+        if self._compiled is not None and not self._compiled.gave_up:
+            if unit is None or not self._compiled.repeat(self, unit, times):
+                self._compiled.run(self, moves)
+            return
         prepared, dtype = self.parameters.prepared, self.position.dtype
         for name, time, warmth in moves:
             letter = self._letters[name]

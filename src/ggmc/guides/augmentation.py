@@ -25,8 +25,8 @@ from torch.utils._pytree import tree_leaves, tree_map
 from ggmc.errors import BadInput
 from ggmc.guides.batches import Batches, Recut, RecutBatches
 from ggmc.guides.orders import Order
+from ggmc.plain import Tree
 from ggmc.targets.data import Data, some_examples
-from ggmc.targets.layout import Tree
 from ggmc.targets.share import OwnPart, current
 
 

@@ -26,8 +26,8 @@ from torch.utils._pytree import tree_map
 
 from ggmc.errors import require_count
 from ggmc.guides.orders import Order
+from ggmc.plain import Tree
 from ggmc.targets.data import IN_MEMORY, Data
-from ggmc.targets.layout import Tree
 from ggmc.targets.share import OwnPart, current
 
 

@@ -10,9 +10,9 @@ from torch.utils._pytree import tree_leaves
 
 from ggmc.errors import BadInput, Condition, NotExact
 from ggmc.guides.base import GradientField, Guide
+from ggmc.plain import Tree
 from ggmc.targets.base import Target
 from ggmc.targets.density import Density, NamedTarget
-from ggmc.targets.layout import Tree
 
 
 @dataclass(frozen=True)

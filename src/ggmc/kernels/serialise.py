@@ -25,8 +25,7 @@ from ggmc.kernels.malt import MALT
 from ggmc.kernels.sghmc import SGHMC
 from ggmc.kernels.sgld import SGLD
 from ggmc.kernels.sgnht import SGNHT
-from ggmc.plain import PlainDict
-from ggmc.targets.layout import Tree
+from ggmc.plain import PlainDict, Tree
 
 KERNELS: dict[str, type[Kernel]] = {k.__name__: k for k in (AMAGOLD, GGMC, HMC, MALA, MALT, SGHMC, SGLD, SGNHT)}
 _PARTS: dict[str, type] = {**GUIDES, GuideViews.__name__: GuideViews, **schedule.SCHEDULES}

@@ -15,6 +15,7 @@ import torch
 from torch import Tensor
 
 from ggmc.dynamics import length, metropolis
+from ggmc.dynamics.compiled_moves import CompiledMoves
 from ggmc.dynamics.exactness import (
     Unchanged,
     not_retraceable,
@@ -134,6 +135,8 @@ class WordSampler(Sampler):
                 f"The momentum is never refreshed (friction {program.friction:g}, scheme {program.word}), so the "
                 "chains cannot reach every energy: use a positive friction and a word with an O."
             )
+        self.compiled: CompiledMoves | None = None
+        """Carries out the moves of trajectories, where they are compiled."""
         self._frozen = Unchanged(field.frozen)
         self._mass, self._frozen_mass = parameters.mass, Unchanged(parameters.mass.tensors)
 
@@ -199,8 +202,9 @@ class WordSampler(Sampler):
             both = plan, self.scheme.plan(steps, factors.reversed())
             letters, generator = self.program.letters, setup.generator
             return run_either_way(both, start, parameters, self.field, setup.tape, letters, generator)
-        path = Trajectory(start, parameters, self.field, setup.tape, setup.noise, self.program.letters, setup.compare)
-        path.run(plan.moves)
+        letters, compare = self.program.letters, setup.compare
+        path = Trajectory(start, parameters, self.field, setup.tape, setup.noise, letters, compare, self.compiled)
+        path.run(plan.moves, self.scheme.unit if factors is None else None, steps)
         return path.end(), path.work
 
     def _refreshed(self, state: State, plan: Plan, parameters: Parameters, noise: Callable[[], Tensor]) -> State:

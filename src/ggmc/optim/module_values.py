@@ -10,8 +10,9 @@ from torch import Tensor, nn
 
 from ggmc.bayes.posterior import Posterior
 from ggmc.errors import BadInput
+from ggmc.plain import Tree
 from ggmc.targets.base import Target
-from ggmc.targets.layout import Layout, Tree
+from ggmc.targets.layout import Layout
 
 NO_DENSITY = "a training loop keeps its density to itself: give the Collector a ggmc.Posterior of the same module"
 

@@ -11,6 +11,7 @@ from ggmc.bayes import metrics
 from ggmc.bayes.data_checks import as_tensor
 from ggmc.bayes.predict import Prediction
 from ggmc.errors import BadInput
+from ggmc.plain import Tree
 from ggmc.progress import wanted as bars_wanted
 from ggmc.report import charts
 from ggmc.report.findings import Findings
@@ -18,7 +19,6 @@ from ggmc.report.parts import Picture, Section, Table
 from ggmc.report.thinned import thinned
 from ggmc.report.words import number
 from ggmc.targets.base import PredictiveTarget
-from ggmc.targets.layout import Tree
 
 DRAWS = 400  # of all chains together, by which is predicted
 GROUPS = 8  # of chains, that are left out in turn

@@ -11,6 +11,7 @@ from pathlib import Path
 import numpy as np
 
 from ggmc.errors import BadInput
+from ggmc.plain import Tree
 from ggmc.report import scores as on_test_data
 from ggmc.report import sections as parts_of_a_run
 from ggmc.report.findings import Findings, find
@@ -21,7 +22,6 @@ from ggmc.report.source import Sources, opened
 from ggmc.report.verdict import ESS_PER_CHAIN, LARGEST_RHAT, TRUSTWORTHY, Verdict, judge
 from ggmc.report.words import count, duration, rhat
 from ggmc.targets.base import Target
-from ggmc.targets.layout import Tree
 from ggmc.trace.atomic_files import write_atomically
 from ggmc.trace.trace import Trace
 

@@ -8,9 +8,10 @@ import torch
 from torch import Tensor
 
 from ggmc.dynamics.state import Info, State
-from ggmc.kernels import Kernel, Sampler, to_dict
+from ggmc.kernels import Kernel, Sampler, WordSampler, to_dict
 from ggmc.plain import PlainDict
 from ggmc.sampling.callbacks import Moment
+from ggmc.sampling.compiling import Choice, is_worth_compiling
 from ggmc.sampling.stored_state import check_stored
 from ggmc.targets.base import Target
 from ggmc.trace.diagnostics import configurational_temperature, kinetic_temperature, kinetic_temperatures
@@ -34,6 +35,8 @@ class Chains:
         anneal: The temperature that warm-up starts from; by default the kernel's own.
         stored: The `state_dict` of an earlier run with these settings, to go on from bit for bit; by default a new run.
             That of a run with other settings is refused.
+        compile: Whether trajectories are compiled; "auto" decides by the size of the work.
+        draws: How many are wanted, of each chain, for that decision.
         own: Which of the chains these are, where other ranks have the others, and the seed of their random numbers; by
             default all, with the seed of the run.
     """
@@ -50,6 +53,8 @@ class Chains:
         anneal: float | None = None,
         stored: PlainDict | None = None,
         own: tuple[slice, int] | None = None,
+        compile: Choice = "auto",
+        draws: int = 0,
     ):
         target.check_again()
         self.target = target
@@ -71,6 +76,14 @@ class Chains:
             self.generator.set_state(stored["generator"].cpu())
             self.drawn = stored["drawn"]
         self.kernel: Kernel = kernel
+        if stored is not None:
+            self.compiled = stored.get("compiled", False)
+        elif compile == "auto":
+            self.compiled = is_worth_compiling(self.warmup.sampler, self.state.position, warmup + draws)
+        else:
+            self.compiled = compile
+        if self.compiled:
+            self.warmup.compile()
         self._sampler: Sampler | None = None
         self._freeze_when_warm()
 
@@ -115,6 +128,7 @@ class Chains:
             "warmup": self.warmup.state_dict(),
             "target": self.target.state_dict(),
             "drawn": self.drawn,
+            "compiled": self.compiled,
         }
 
     def _freeze_when_warm(self) -> None:
@@ -123,6 +137,8 @@ class Chains:
             return
         self.kernel = self.warmup.tuned()
         self._sampler = self.kernel.sampler(self.target, self.warmup.field)
+        if isinstance(self._sampler, WordSampler) and isinstance(self.warmup.sampler, WordSampler):
+            self._sampler.compiled = self.warmup.sampler.compiled
         if self.drawn == 0 and self.state.untested_work is not None:
             # The first report of the draws is about them alone.
             potential = self.target.potential(self.state.position)

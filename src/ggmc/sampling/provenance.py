@@ -11,10 +11,9 @@ from pathlib import Path
 
 import torch
 
-from ggmc.plain import PlainDict
+from ggmc.plain import PlainDict, Tree
 from ggmc.targets.base import Target
 from ggmc.targets.fingerprint import fingerprint
-from ggmc.targets.layout import Tree
 from ggmc.trace.run_folder import FORMAT
 
 

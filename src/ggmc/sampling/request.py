@@ -12,6 +12,7 @@ from ggmc.errors import BadInput, require_between, require_count, require_positi
 from ggmc.kernels import Kernel
 from ggmc.plain import PlainDict
 from ggmc.sampling.chains import Chains
+from ggmc.sampling.compiling import Choice, check_choice
 from ggmc.sampling.ranks import Ranks
 from ggmc.targets.base import Target
 
@@ -29,6 +30,7 @@ class Request:
         anneal: The temperature that warm-up starts from.
         own_seed: Of the random numbers: `seed`, or one that depends on given starts too.
         part: (i, n) for a run of the i-th of n equal parts of the chains; None for all of them.
+        compile: Whether trajectories are compiled.
 
     Example:
         >>> from ggmc.sampling.request import Request
@@ -44,6 +46,7 @@ class Request:
     anneal: float | None = None
     own_seed: int = 0
     part: tuple[int, int] | None = None
+    compile: Choice = "auto"
 
     @classmethod
     def asked(
@@ -56,6 +59,7 @@ class Request:
         anneal: float | None,
         start: Tensor | None,
         part: tuple[int, int] | None = None,
+        compile: Choice = "auto",
     ) -> Request:
         """From a user's arguments, which are checked.
 
@@ -68,10 +72,12 @@ class Request:
             anneal: Likewise.
             start: The chains' first positions, if they were given.
             part: As in the class.
+            compile: Likewise.
         """
-        cls(draws, warmup, chains, seed, target_accept, anneal, part=part)._check()
+        cls(draws, warmup, chains, seed, target_accept, anneal, part=part, compile=compile)._check()
         own_seed = int(seed) if start is None else _seed_from(int(seed), _checked(start, chains))
-        return cls(int(draws), int(warmup), int(chains), int(seed), target_accept, anneal, own_seed, part)
+        numbers = int(draws), int(warmup), int(chains), int(seed)
+        return cls(*numbers, target_accept, anneal, own_seed, part, compile)
 
     @classmethod
     def stored(cls, plain: PlainDict) -> Request:
@@ -80,6 +86,7 @@ class Request:
         Args:
             plain: It may have other entries too.
         """
+        plain = {"compile": False} | plain  # as runs of earlier versions were
         request = cls(**{name: plain[name] for name in cls.__dataclass_fields__})
         request._check()
         return request if request.part is None else replace(request, part=tuple(request.part))
@@ -94,6 +101,7 @@ class Request:
             require_between("target_accept", self.target_accept)
         if self.anneal is not None:
             require_positive("anneal", self.anneal)
+        check_choice(self.compile)
         if self.part is not None and (len(self.part) != 2 or not 0 <= self.part[0] < self.part[1]):
             raise BadInput(f"part must be (i, n) with i below n, got {self.part!r}")
 
@@ -146,6 +154,8 @@ class Request:
             self.anneal,
             stored,
             self.own_chains(ranks),
+            self.compile if not ranks.several or ranks.by_chains else False,
+            self.draws,
         )
 
 

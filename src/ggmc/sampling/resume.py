@@ -15,7 +15,7 @@ from pathlib import Path
 from ggmc.errors import BadInput, require_count, require_not_negative
 from ggmc.kernels import Kernel, from_dict, to_dict
 from ggmc.kernels.base import require_kernel
-from ggmc.plain import PlainDict
+from ggmc.plain import PlainDict, Tree
 from ggmc.sampling.across_ranks import Elsewhere, RunCheckpoints
 from ggmc.sampling.callbacks import Callback, check_callback
 from ggmc.sampling.chains import Chains
@@ -25,7 +25,6 @@ from ggmc.sampling.ranks import Ranks, current
 from ggmc.sampling.request import Request
 from ggmc.sampling.run import Run, carry_out
 from ggmc.targets.base import Target, require_target
-from ggmc.targets.layout import Tree
 from ggmc.trace.run_folder import RunFolder, checked_path
 from ggmc.trace.save_load import check_predict_at, check_target
 from ggmc.trace.trace import Trace

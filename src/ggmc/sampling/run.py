@@ -17,7 +17,7 @@ from datetime import UTC, datetime
 from ggmc.dynamics.state import Info
 from ggmc.kernels import to_dict
 from ggmc.kernels.serialise import Tensors
-from ggmc.plain import PlainDict
+from ggmc.plain import PlainDict, Tree
 from ggmc.progress import wanted as bars_wanted
 from ggmc.sampling.across_ranks import Elsewhere, RunCheckpoints, joined
 from ggmc.sampling.callbacks import Callback, Progress
@@ -25,7 +25,6 @@ from ggmc.sampling.chains import Chains, Draw, as_block
 from ggmc.sampling.interrupts import Interrupts
 from ggmc.sampling.ranks import ALONE, Ranks
 from ggmc.sampling.threads import use_threads
-from ggmc.targets.layout import Tree
 from ggmc.trace import diagnostics
 from ggmc.trace.store import Store
 from ggmc.trace.trace import Trace

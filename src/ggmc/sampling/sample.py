@@ -22,10 +22,12 @@ from ggmc.errors import BadInput
 from ggmc.kernels import GGMC, Kernel, to_dict
 from ggmc.kernels.base import require_kernel
 from ggmc.kernels.serialise import Tensors
+from ggmc.plain import Tree
 from ggmc.progress import wanted as bars_wanted
 from ggmc.sampling.across_ranks import Elsewhere, RunCheckpoints, require_alike
 from ggmc.sampling.callbacks import Callback, check_callback
 from ggmc.sampling.chains import Chains
+from ggmc.sampling.compiling import Choice
 from ggmc.sampling.lock import new_folder
 from ggmc.sampling.provenance import described
 from ggmc.sampling.ranks import Ranks, current
@@ -33,7 +35,6 @@ from ggmc.sampling.request import Request
 from ggmc.sampling.run import Run, carry_out
 from ggmc.sampling.threads import threads_for
 from ggmc.targets.base import Target, require_target
-from ggmc.targets.layout import Tree
 from ggmc.trace.merged import MergedStore
 from ggmc.trace.run_folder import RunFolder, holds_a_run
 from ggmc.trace.store import MemoryStore, Store
@@ -60,6 +61,7 @@ def sample(
     anneal: float | None = None,
     callback: Callback | None = None,
     store: Store | None = None,
+    compile: Choice = "auto",
 ) -> Trace:
     """Draw from the target.
 
@@ -87,6 +89,9 @@ def sample(
         callback: Called with a `ggmc.sampling.callbacks.Moment` after every trajectory, as
             `ggmc.tensorboard.Logger` is.
         store: A store of one's own for the draws.
+        compile: Whether trajectories are compiled to C, which needs a C compiler on the machine. "auto" does so where
+            tensors are small and the run is long enough to gain; where it cannot be done, a notice says why. Compiled
+            sums round differently, so that draws differ from those of a plain run, though not their distribution.
 
     Returns:
         A `ggmc.Trace`.
@@ -98,7 +103,7 @@ def sample(
         >>> bool(abs(trace["theta"].mean() + 0.6224) < 0.1)            # the truth is −0.6224
         True
     """
-    request = Request.asked(draws, warmup, chains, seed, target_accept, anneal, start)
+    request = Request.asked(draws, warmup, chains, seed, target_accept, anneal, start, compile=compile)
     return begin(target, kernel, request, out, progress, start=start, callback=callback, store=store)
 
 

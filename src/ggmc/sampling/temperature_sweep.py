@@ -17,9 +17,9 @@ from torch import Tensor
 from ggmc.errors import BadInput, require_positive
 from ggmc.kernels import Kernel
 from ggmc.kernels.base import require_kernel
+from ggmc.plain import Tree
 from ggmc.sampling.sample import DEFAULT, sample
 from ggmc.targets.base import PredictiveTarget, Target, require_target
-from ggmc.targets.layout import Tree
 from ggmc.trace.trace import Trace
 
 if TYPE_CHECKING:

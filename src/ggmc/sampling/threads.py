@@ -16,7 +16,7 @@ from torch import Tensor
 from torch.utils._pytree import tree_leaves
 
 from ggmc.guides.base import GradientField
-from ggmc.targets.programs import Call, Observer
+from ggmc.programs.record import Call, Observer
 
 # Measured with matrix products and elementwise operations of 2^12 to 2^21 numbers, two threads on two cores. On free
 # cores the second thread takes 0.4 to 0.7 of the time from about 2^17 numbers on; where other programs keep the cores

@@ -14,8 +14,9 @@ import torch
 from torch import Tensor
 
 from ggmc.errors import BadInput
+from ggmc.plain import Tree
 from ggmc.targets.data import Data
-from ggmc.targets.layout import Layout, Tree
+from ggmc.targets.layout import Layout
 
 
 @dataclass(frozen=True)

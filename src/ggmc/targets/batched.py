@@ -1,4 +1,4 @@
-"""A function written for one chain, run for all chains, and its gradient: by vmap, in a loop, traced, or compiled."""
+"""A function written for one chain, run for all chains, and its gradient: by vmap, in a loop, or traced."""
 
 from __future__ import annotations
 
@@ -13,9 +13,10 @@ from torch.distributions import Distribution
 from torch.linalg import LinAlgError  # pyright: ignore[reportAttributeAccessIssue]
 from torch.utils._pytree import tree_leaves, tree_map
 
-from ggmc.targets.layout import Layout, Tree
-from ggmc.targets.programs import Call, Observer
-from ggmc.targets.traced import CannotCompile, Compiled, Traced, form_of
+from ggmc.plain import Tree
+from ggmc.programs.record import Call, Observer, is_recording
+from ggmc.targets.layout import Layout
+from ggmc.targets.traced import Traced, form_of
 
 log = logging.getLogger("ggmc")
 
@@ -51,7 +52,6 @@ class OverChains:
         self._function, self._layout, self._chained = function, layout, chained
         self._vectorised = vectorised
         self._chosen: dict[object, bool] = {}
-        self._compiled: Compiled | None = None
         what = f"the density (d = {layout.size:,})"
         self._traced = {
             (False, True): Traced(what, self._at_once),
@@ -66,11 +66,6 @@ class OverChains:
         for traced in self._traced.values():
             traced.check_again()
 
-    def compile(self) -> None:
-        """Have the gradient compiled, for all chains at once."""
-        if self._compiled is None:
-            self._compiled = Compiled(self._gradient_at_once)
-
     def __call__(self, position: Tensor, *rest: Tree) -> Tensor:
         """The function's value in each row; differentiable."""
         at_once = self._is_at_once(position, rest)
@@ -80,12 +75,6 @@ class OverChains:
 
     def with_gradient(self, position: Tensor, *rest: Tree) -> tuple[Tensor, Tensor]:
         """Its value, and its gradient in each row."""
-        if self._compiled is not None:
-            try:
-                return self._compiled(position, *rest)
-            except CannotCompile as reason:  # whatever the compiler cannot do, Python can
-                log.warning("the gradient cannot be compiled, so it runs as it is: %s", reason)
-                self._compiled = None
         at_once = self._is_at_once(position, rest)
         if self._is_recorded(position, at_once):
             return self._traced[True, at_once](position, *rest)
@@ -192,6 +181,8 @@ def row_by_row_if_singular(
     try:
         return function(position, *rest)
     except LinAlgError:
+        if is_recording():  # what is done instead would be fixed in the record
+            raise
         if len(position) > 1:  # one chain's singular matrix must not stop the others
             each: list[tuple[Tensor, ...]] = []
             for i in range(len(position)):

@@ -22,7 +22,7 @@ from torch.utils.data import DataLoader, IterableDataset, TensorDataset, default
 
 from ggmc import progress
 from ggmc.errors import BadInput
-from ggmc.targets.layout import Tree
+from ggmc.plain import Tree
 
 IN_MEMORY = 2 * 2**30  # bytes: smaller data sets are read once and kept
 

@@ -10,6 +10,7 @@ from torch import Tensor
 from torch.utils._pytree import tree_leaves, tree_map
 
 from ggmc.errors import BadInput, require_switch
+from ggmc.plain import Tree
 from ggmc.targets.base import Advice, DataTarget
 from ggmc.targets.batched import OverChains, no_validation
 from ggmc.targets.data import as_data, some_examples, some_numbers
@@ -24,7 +25,7 @@ from ggmc.targets.density import (
     require_function,
     without_gradient,
 )
-from ggmc.targets.layout import Constraints, Parameters, Tree
+from ggmc.targets.layout import Constraints, Parameters
 from ggmc.targets.potential import Row, SumOverData
 from ggmc.targets.share import current
 

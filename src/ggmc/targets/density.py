@@ -6,15 +6,15 @@ import logging
 from abc import abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Self
 
 import torch
 from torch import Tensor
 
 from ggmc.errors import BadInput, Condition, NotExact, require_not_negative
+from ggmc.plain import Tree
 from ggmc.targets.base import Advice, Target
 from ggmc.targets.batched import OverChains, can_be_vectorised, no_validation, row_by_row_if_singular
-from ggmc.targets.layout import Constraints, Coordinates, Parameters, Tree
+from ggmc.targets.layout import Constraints, Coordinates, Parameters
 
 log = logging.getLogger("ggmc")
 
@@ -63,38 +63,13 @@ class NamedTarget(Target):
         """The user's values as rows: {name: [..., *shape]} -> [..., d]."""
         return self.coordinates.unconstrain(values)
 
-    def compile(self) -> Self:
-        """Have gradients compiled by `torch.compile` from now on.
-
-        For long runs of small targets, whose time goes into Python: compilation takes some seconds, or minutes where
-        log densities are long loops. All chains then run at once. Without a C++ compiler, or where chains have to run
-        one after another, nothing changes and a notice says so. Compiled sums round differently: draws are not bit for
-        bit the same. What a log density reads besides its arguments is fixed at the first call: to change it, make a
-        new target.
-
-        Returns:
-            The target itself.
-
-        Example:
-            >>> import torch, ggmc
-            >>> target = ggmc.Density(lambda x: -(x**2).sum() / 2, torch.zeros(2, dtype=torch.float64)).compile()
-            >>> target.potential_and_gradient(torch.ones(1, 2, dtype=torch.float64))
-            (tensor([1.], dtype=torch.float64), tensor([[1., 1.]], dtype=torch.float64))
-        """
-        if self.vectorise is False:
-            log.warning("%s runs its chains one after another, so it is not compiled", self)
-            return self
-        for function in self._over_chains():
-            function.compile()
-        return self
-
     def check_again(self) -> None:
         for function in self._over_chains():
             function.check_again()
 
     @abstractmethod
     def _over_chains(self) -> Sequence[OverChains]:
-        """The functions of one chain whose gradients can be compiled."""
+        """The functions of one chain, of which there may be records."""
 
     def starts(self, chains: int, generator: torch.Generator) -> Tensor:
         spread = torch.full((chains, 1), self.jitter, dtype=self.dtype, device=self.device)

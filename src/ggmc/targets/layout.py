@@ -90,8 +90,6 @@ class Layout:
 
 
 Value = Tensor | np.ndarray | np.floating[Any] | float
-Tree = Any
-"""Tensors in tuples, lists and dicts, nested as the user likes: data, batches, and values in the form of a start."""
 
 Parameters = Value | Mapping[str, Value]
 """What a user gives as values: one tensor, array or number, or a dict of them by name."""

@@ -19,9 +19,10 @@ from torch.utils._pytree import tree_map
 
 from ggmc import progress
 from ggmc.errors import BadInput
+from ggmc.plain import Tree
 from ggmc.targets.batched import OverChains, can_be_vectorised, no_validation, row_by_row_if_singular
 from ggmc.targets.data import Data, some_examples
-from ggmc.targets.layout import Layout, Tree
+from ggmc.targets.layout import Layout
 from ggmc.targets.share import Share, current
 
 CHUNK_MEMORY = 64 * 2**20  # bytes on a CPU, where larger chunks are slower; on a GPU, a quarter of what is free
@@ -174,7 +175,7 @@ class SumOverData:
         return max(1, int(self._usable * self._chunk_memory() / (self.example_bytes * examples)))
 
     def over_chains(self) -> list[OverChains]:
-        """The functions whose gradients can be compiled."""
+        """The functions of which there may be records."""
         return [self._prior, self._chunk, self._part, self._first, self._batch, self._batch_part, self._terms]
 
     def _in_memory(self, function: Callable[..., Result], *arguments: Tree) -> Result:
@@ -262,7 +263,7 @@ class SumOverData:
 
     @cached_property
     def _free_memory(self) -> int:
-        """Asked once: chunks of changing size would be compiled again and again."""
+        """Asked once: each other size of chunks would need a record of its own."""
         return torch.cuda.mem_get_info(self.data.device)[0]
 
     def _bytes_per_example(self, layout: Layout, start: Tensor, few: Tree) -> float:

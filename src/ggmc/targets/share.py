@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 from torch.utils._pytree import tree_map
 
-from ggmc.targets.layout import Tree
+from ggmc.plain import Tree
 
 Reduce = Callable[[Tensor], None]
 """Replaces a tensor, in place, by its sum, or its smallest value, over all ranks."""

@@ -1,13 +1,12 @@
-"""Functions that are replaced by their programs: recorded where they are called often, or compiled.
+"""Functions that are replaced by their records where they are called often.
 
 A record gives the same numbers to the last bit, so a run may change over to it at any call. `Traced` decides when, and
-compares the two. A compiled program rounds differently.
+compares the two.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
 from dataclasses import dataclass
 
 import torch
@@ -16,8 +15,9 @@ from torch.linalg import LinAlgError  # pyright: ignore[reportAttributeAccessIss
 from torch.utils._pytree import tree_flatten, tree_leaves
 
 from ggmc.errors import Condition, NotExact
-from ggmc.targets.layout import Tree
-from ggmc.targets.programs import Function, program_of
+from ggmc.plain import Tree
+from ggmc.programs.record import Function, is_recording
+from ggmc.programs.replay import program_of
 
 log = logging.getLogger("ggmc")
 
@@ -73,7 +73,7 @@ class Traced:
             known.looks = LOOKS
 
     def __call__(self, *arguments: Tree) -> Tree:
-        if self._given_up:
+        if self._given_up or is_recording():  # by a record of more than this function
             return self._function(*arguments)
         known = self._known.setdefault(form_of(arguments), _Known())
         known.calls += 1
@@ -129,54 +129,6 @@ class Traced:
         log.warning("%s runs as it is, which is slower than a record of its operations: %s", self._what, reason)
         self._given_up = True
         self._known.clear()
-
-
-class CannotCompile(Exception):
-    """Why a function cannot be compiled: no C++ compiler, or an operation that cannot be traced."""
-
-
-class Compiled:
-    """A function of tensors, compiled anew for arguments of another form, shape or precision.
-
-    It is traced down to its tensor operations first, its own derivatives included: what runs is one program, with no
-    Python in it. Its results carry no graph.
-
-    Args:
-        function: The function.
-
-    Example:
-        >>> import torch
-        >>> from ggmc.targets.traced import Compiled
-        >>> Compiled(lambda x: (x**2).sum())(torch.ones(3))
-        tensor(3.)
-    """
-
-    def __init__(self, function: Callable[..., Tree]):
-        self._function = function
-        self._programs: dict[object, Function] = {}
-
-    @torch.no_grad()
-    def __call__(self, *arguments: Tree) -> Tree:
-        key = form_of(arguments)
-        if key not in self._programs:
-            self._programs[key] = self._compile(arguments)
-        return self._programs[key](*arguments)
-
-    def __getstate__(self) -> Tree:
-        return self.__dict__ | {"_programs": {}}  # a program stays in its process
-
-    def _compile(self, arguments: tuple[Tree, ...]) -> Function:
-        from torch.fx.experimental.proxy_tensor import make_fx
-
-        log.info("compiling the gradient: some seconds, once for each number of chains and examples")
-        try:
-            program = torch.compile(make_fx(self._function)(*arguments), dynamic=False)
-            program(*arguments)
-        except LinAlgError:  # the arguments' fault
-            raise
-        except Exception as error:
-            raise CannotCompile(str(error).split("\n")[0]) from error
-        return program
 
 
 def form_of(arguments: tuple[Tree, ...]) -> object:

@@ -11,8 +11,8 @@ import torch
 from torch import Tensor
 
 from ggmc.errors import BadInput, require_count
+from ggmc.plain import Tree
 from ggmc.targets.base import Target, require_target
-from ggmc.targets.layout import Tree
 from ggmc.trace.store import Store
 
 NUMBERS_AT_ONCE = 2**21  # of all chains together; transforms need several times as much for themselves

@@ -19,8 +19,7 @@ from torch import Tensor
 
 from ggmc.errors import BadInput, require_count, require_positive
 from ggmc.kernels.serialise import checksum, large_tensors
-from ggmc.plain import PlainDict, PlainMapping
-from ggmc.targets.layout import Tree
+from ggmc.plain import PlainDict, PlainMapping, Tree
 from ggmc.trace.lazy_arrays import chunk_file, read_draws
 from ggmc.trace.stored_settings import LARGEST_CHUNK, check_arrays, check_name, check_settings, is_count
 

@@ -12,10 +12,9 @@ from torch import Tensor
 from ggmc.errors import BadInput
 from ggmc.kernels import to_dict
 from ggmc.kernels.serialise import known_or_settings
-from ggmc.plain import PlainDict
+from ggmc.plain import PlainDict, Tree
 from ggmc.targets.base import Target, require_target
 from ggmc.targets.fingerprint import compared, differences, fingerprint
-from ggmc.targets.layout import Tree
 from ggmc.trace.merged import merge
 from ggmc.trace.record import draws_at_once
 from ggmc.trace.run_folder import FORMAT, RunFolder, checked_path, holds_a_run, make_folder

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ggmc.errors import BadInput
+from ggmc.plain import Tree
 from ggmc.targets.base import DataTarget, PredictiveTarget, Target
-from ggmc.targets.layout import Tree
 from ggmc.trace.arviz import datatree, inference_data
 from ggmc.trace.record import Record
 from ggmc.trace.store import Store

@@ -25,9 +25,9 @@ import torch
 from safetensors.torch import save
 
 from ggmc.errors import BadInput
-from ggmc.plain import PlainDict, PlainMapping
+from ggmc.plain import PlainDict, PlainMapping, Tree
 from ggmc.targets.base import PredictiveTarget, Target
-from ggmc.targets.layout import Layout, Tree
+from ggmc.targets.layout import Layout
 from ggmc.trace.atomic_files import remove_partial_files, sync_since, write_atomically
 from ggmc.trace.lazy_arrays import StoredRows, StoredStats, read_draws
 from ggmc.trace.run_folder import TENSORS, RunFolder, read_root, read_tensors

@@ -100,3 +100,14 @@ def usual_acceptance(sampler: Sampler) -> float:
     parameters = sampler.parameters
     forgets = parameters.steps == (1, 1) and not steps_are_open(sampler) and bool(parameters.friction.isinf().all())
     return 0.6 if forgets else 0.8
+
+
+def annealed(hot: float | None, own: float, part: float) -> float:
+    """The temperature on the (geometric) way from a hot start to the kernel's own.
+
+    Args:
+        hot: Where it starts; None for a run that is not annealed.
+        own: Where it ends.
+        part: How much of the way is gone.
+    """
+    return own if hot is None or part >= 1 else hot * (own / hot) ** part

@@ -17,8 +17,9 @@ import torch
 from torch import Tensor
 
 from ggmc.dynamics import length, metropolis
+from ggmc.dynamics.compiled_moves import CompiledMoves, Observed
 from ggmc.dynamics.letters import fresh_momentum
-from ggmc.dynamics.scheme import Scheme
+from ggmc.dynamics.scheme import Plan, Scheme
 from ggmc.dynamics.state import Info, Parameters, State, normals
 from ggmc.dynamics.trajectory import Trajectory
 from ggmc.guides import GradientField
@@ -40,7 +41,7 @@ class Paths:
     @staticmethod
     def observed(position: Tensor) -> Tensor:
         """The coordinates that are kept, as a copy."""
-        return position[:, :: math.ceil(position.shape[-1] / OBSERVED)].clone()
+        return position[..., :: math.ceil(position.shape[-1] / OBSERVED)].clone()
 
     def add(self, positions: Tensor, acceptances: Tensor) -> None:
         """One path of every chain: [n + 1, chains, observed] positions, [n + 1, chains] acceptance probabilities."""
@@ -83,6 +84,24 @@ def steps_around(length: float) -> tuple[int, int]:
     return max(1, round(length * (1 - SPREAD))), max(1, round(length * (1 + SPREAD)))
 
 
+def steps_of_time(
+    time: float | None, step_size: float, unit: int, first: int, shortest: float = 0.0
+) -> tuple[int, int]:
+    """The range of steps of trajectories that last a given time.
+
+    Args:
+        time: How long; None while it is not known.
+        step_size: h.
+        unit: Steps come in multiples of this.
+        first: Steps while the time is not known.
+        shortest: Steps shorter than this do not make more of them.
+    """
+    if unit > 1:
+        steps = unit * max(1, round((time or 0.0) / step_size / unit))
+        return steps, steps
+    return steps_around(first if not time else time / max(step_size, shortest))
+
+
 def _cost(change: Tensor, steps: int, per_test: float) -> float:
     low, high = steps_around(steps)
     average = change[low : high + 1].mean(0).clamp(1e-12, 1.5)
@@ -99,6 +118,7 @@ def explore(
     field: GradientField,
     paths: Paths,
     generator: torch.Generator,
+    compiled: CompiledMoves | None = None,
 ) -> tuple[State, Info]:
     """A trajectory that is observed all along its way, so that the best length can be told, and tested at its end.
 
@@ -112,6 +132,7 @@ def explore(
         field: The gradient field.
         paths: Keeps where each unit ends.
         generator: Of length, tape, noise and decision.
+        compiled: Carries out the moves, where it can.
     """
     chains = len(state.position)
     plan = word.plan(unit)
@@ -122,19 +143,38 @@ def explore(
     tape = field.tape(word.plan(unit * units).gradients, chains, generator)
     start = state._replace(momentum=fresh_momentum(parameters, noise()))
     assert start.potential is not None
-    path = Trajectory(start, parameters, field, tape, noise, word.letters)
-    positions = [paths.observed(start.position)]
-    energy_errors = [torch.zeros_like(start.potential)]
-    for number in range(units):
+    path = Trajectory(start, parameters, field, tape, noise, word.letters, compiled=compiled)
+    seen = _in_units(path, plan, units, compiled)
+    works, potentials = seen.works, seen.potentials
+    if potentials is None and field.deterministic:
+        potentials = torch.stack([target.potential(position) for position in seen.positions])
+    if potentials is not None:
+        path.potential = potentials[-1]
+        energy_errors = potentials - start.potential + works
+    else:  # not tested on the way: taken to have grown in proportion
+        path.potential = target.potential(path.position)
+        share = torch.arange(1, units + 1, dtype=torch.float64, device=works.device) / units
+        energy_errors = share[:, None] * (path.potential - start.potential + works[-1])
+    energy_errors = torch.cat([torch.zeros_like(energy_errors[:1]), energy_errors])
+    acceptances = metropolis.log_ratio(energy_errors, parameters.temperature).clamp_max(0.0).exp()
+    paths.add(paths.observed(torch.cat([start.position[None], seen.positions])), acceptances)
+    return metropolis.decide(start, path.end(), path.work, units * unit, parameters.temperature, log_uniform)
+
+
+def _in_units(path: Trajectory, plan: Plan, units: int, compiled: CompiledMoves | None) -> Observed:
+    """What the path is after each unit; the last of its potentials may be missing, as all the others."""
+    observed = compiled.observe(path, (*plan.before, *plan.moves), units) if compiled is not None else None
+    if observed is not None:
+        return observed
+    positions: list[Tensor] = []
+    works: list[Tensor] = []
+    potentials: list[Tensor] = []
+    for _ in range(units):
         path.run(plan.before)
         path.run(plan.moves)
-        if path.potential is None and (field.deterministic or number == units - 1):
-            path.potential = target.potential(path.position)
-        positions.append(paths.observed(path.position))
+        positions.append(path.position)
+        works.append(path.work)
         if path.potential is not None:
-            energy_errors.append(path.potential - start.potential + path.work)
-    if len(energy_errors) < len(positions):  # not tested on the way: taken to have grown in proportion
-        energy_errors = [energy_errors[-1] * (number / units) for number in range(units + 1)]
-    acceptances = metropolis.log_ratio(torch.stack(energy_errors), parameters.temperature).clamp_max(0.0).exp()
-    paths.add(torch.stack(positions), acceptances)
-    return metropolis.decide(start, path.end(), path.work, units * unit, parameters.temperature, log_uniform)
+            potentials.append(path.potential)
+    known = torch.stack(potentials) if len(potentials) == units else None
+    return Observed(torch.stack(positions), torch.stack(works), known)

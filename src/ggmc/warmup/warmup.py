@@ -17,6 +17,7 @@ import torch
 from torch import Tensor
 
 from ggmc.dynamics import length
+from ggmc.dynamics.compiled_moves import CompiledMoves
 from ggmc.dynamics.letters import fresh_momentum
 from ggmc.dynamics.mass import Mass, fixed_mass
 from ggmc.dynamics.state import Info, Parameters, State, normals
@@ -26,9 +27,9 @@ from ggmc.kernels import Kernel, Sampler, WordSampler
 from ggmc.plain import PlainDict
 from ggmc.targets.base import DataTarget, Target
 from ggmc.warmup import batch_size, low_rank, stuck_chains
-from ggmc.warmup.defaults import advised_mass, check_tunable, steps_are_open, tuning_sampler, usual_acceptance
+from ggmc.warmup.defaults import advised_mass, annealed, check_tunable, steps_are_open, tuning_sampler, usual_acceptance
 from ggmc.warmup.learnt import Learnt
-from ggmc.warmup.length import LONGEST, explore, steps_around
+from ggmc.warmup.length import LONGEST, explore, steps_of_time
 from ggmc.warmup.mass import kind_to_learn, longer, per_tensor
 from ggmc.warmup.step_size import DualAveraging, acceptance, first_step_size
 from ggmc.warmup.windows import Window, refuse_if_nothing_moves, windows
@@ -74,6 +75,7 @@ class Warmup:
             require_positive("temperature", kernel.temperature)
         self.kernel, self.target, self.iterations, self.anneal = kernel, target, iterations, anneal
         self.tuning = kernel.step_size is None
+        self._compiles = False
         self.ends = windows(iterations)
         self.guide: Guide = batch_size.first_guess(kernel.guide, target)
         self._take_field(self.guide.bind(target) if stored is None else self._stored_field(stored))
@@ -99,10 +101,7 @@ class Warmup:
     @property
     def temperature(self) -> float:
         """The kernel's own, or, in the first half of an annealed warm-up, one on the (geometric) way to it."""
-        own, part = self.kernel.temperature, 2 * self.iteration
-        if self.anneal is None or part >= self.iterations:
-            return own
-        return self.anneal * (own / self.anneal) ** (part / self.iterations)
+        return annealed(self.anneal, self.kernel.temperature, 2 * self.iteration / max(1, self.iterations))
 
     @property
     def current_step_size(self) -> float:
@@ -178,24 +177,26 @@ class Warmup:
         self.tunes_length = self.tuning and steps_are_open(self.sampler)
 
     def _sampler_on(self, field: GradientField) -> Sampler:
-        if self.tuning:
-            return tuning_sampler(self.kernel, self.target, field)
-        return self.kernel.sampler(self.target, field)
+        make = tuning_sampler if self.tuning else type(self.kernel).sampler
+        sampler = make(self.kernel, self.target, field)
+        if self._compiles and isinstance(sampler, WordSampler):
+            sampler.compiled = CompiledMoves(field, sampler.program.letters)
+        return sampler
 
-    # What happens at each trajectory
+    def compile(self) -> None:
+        """Have trajectories compiled from now on, those of samplers on other guides too."""
+        self._compiles = True
+        self._take_field(self.field)
 
     def _steps(self, step_size: float, field: GradientField) -> tuple[int, int]:
         """The range of steps that the length found so far makes."""
         if not self.tunes_length:
             return self.sampler.parameters.steps
-        unit, time = length.sweep_in_steps(field, self.per_step), self.learnt.time
-        if unit > 1:
-            steps = unit * max(1, round((time or 0.0) / step_size / unit))
-            return steps, steps
+        unit, shortest = length.sweep_in_steps(field, self.per_step), 0.0
         if field.deterministic and not field.exact and self.learnt.dual is not None:
             # Shorter steps do not correct what the guide gets wrong over a given time; a shorter time does.
-            step_size = max(step_size, self.learnt.dual.first / 4)
-        return steps_around((time or math.ceil(FIRST_REACH / self.per_step) * step_size) / step_size)
+            shortest = self.learnt.dual.first / 4
+        return steps_of_time(self.learnt.time, step_size, unit, math.ceil(FIRST_REACH / self.per_step), shortest)
 
     def _parameters(self, step_size: float, steps: tuple[int, int] | None = None) -> Parameters:
         return self.sampler.parameters.change(
@@ -210,14 +211,13 @@ class Warmup:
         assert self.learnt.window is not None
         word, parameters = self.sampler.scheme.repeated, self._parameters(step_size)
         reach, paths = self.learnt.reach, self.learnt.window.paths
-        return explore(word, self.unit, reach, state, parameters, self.target, self.field, paths, generator)
+        compiled = self.sampler.compiled
+        return explore(word, self.unit, reach, state, parameters, self.target, self.field, paths, generator, compiled)
 
     def _first_step_size(self, state: State, generator: torch.Generator) -> float:
         steps = 1 if self.field.deterministic else length.own_length(self.field, self.per_step)
         short = self.sampler.parameters.change(temperature=self.temperature, mass=self.mass, steps=(steps, steps))
         return first_step_size(self.sampler, short, state, generator)
-
-    # What happens between windows
 
     def _new_window(self, state: State, settled: Tensor | None = None) -> Window:
         adapting = self.iteration < self.ends[-1]

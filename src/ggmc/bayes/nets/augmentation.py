@@ -36,7 +36,7 @@ from torch import Tensor
 
 from ggmc.errors import BadInput, require_count
 from ggmc.guides.augmentation import Augmentation
-from ggmc.targets.layout import Tree
+from ggmc.plain import Tree
 
 
 @dataclass(frozen=True)

@@ -9,8 +9,9 @@ from torch import Tensor
 from torch.distributions import Dirichlet, HalfCauchy, MultivariateNormal, Normal, StudentT
 from torch.linalg import LinAlgError  # pyright: ignore[reportAttributeAccessIssue]
 
+from ggmc.programs.record import CannotRecord
+from ggmc.programs.replay import Program, program_of
 from ggmc.targets.batched import no_validation
-from ggmc.targets.programs import CannotRecord, Program, program_of
 
 F64 = torch.float64
 FIXED = torch.randn(5, 3, dtype=F64)

@@ -1,32 +1,21 @@
-"""Functions of tensors as programs: the flat list of the operations that one call carries out, with no Python between.
+"""A record carried out again: the flat list of its operations, with no Python between.
 
-What is recorded lies below vmap, autograd and torch.distributions: their tensor operations alone. Carried out again in
-the same order they give the same numbers, to the last bit, in less than half of the time where tensors are small. What
-the function reads besides its arguments, and a branch on values that torch cannot see, is fixed in such a record. So it
-is compared with its function, bit for bit, before it is trusted, where a run begins, and now and then after that.
+In the same order they give the same numbers, to the last bit, in less than half of the time where tensors are small.
 """
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
-from typing import NamedTuple
+from collections.abc import Sequence
 
 import torch
 from torch import Tensor
 from torch._ops import OpOverload
-from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_flatten, tree_leaves
 
-from ggmc.targets.layout import Tree
-
-Function = Callable[..., Tree]
+from ggmc.plain import Tree
+from ggmc.programs.record import OF_SHAPES_ALONE, Call, CannotRecord, Function, is_a_copy, record
 
 FOLDED = 2**20  # numbers in the largest constant that is computed once and kept
-
-
-class CannotRecord(Exception):
-    """Why the operations of a function depend on more than the form of its arguments."""
 
 
 def program_of(function: Function, arguments: tuple[Tree, ...]) -> Function:
@@ -38,7 +27,7 @@ def program_of(function: Function, arguments: tuple[Tree, ...]) -> Function:
 
     Example:
         >>> import torch
-        >>> from ggmc.targets.programs import program_of
+        >>> from ggmc.programs.replay import program_of
         >>> program = program_of(lambda x: torch.func.grad(lambda y: (y**3).sum())(x), (torch.ones(2),))
         >>> program(torch.tensor([2.0, 3.0]))
         tensor([12., 27.])
@@ -51,61 +40,12 @@ def program_of(function: Function, arguments: tuple[Tree, ...]) -> Function:
             del t3
             return [t4]
     """
-    recorder, leaves = _Recorder(), tree_leaves(arguments)
+    leaves = tree_leaves(arguments)
     tensors = [id(leaf) for leaf in leaves if isinstance(leaf, Tensor)]
     if len(set(tensors)) < len(tensors):
         raise CannotRecord("one tensor is several of its arguments")  # which it would tell apart at no later call
-    with recorder:
-        result = function(*arguments)
-    return Program(recorder.calls, leaves, result)
-
-
-class Call(NamedTuple):
-    """An operation that was carried out."""
-
-    function: OpOverload
-    args: tuple[Tree, ...]
-    kwargs: dict[str, Tree]
-    result: Tree
-
-
-class Observer(TorchDispatchMode, ABC):
-    """Sees every operation that is carried out within its block."""
-
-    def __torch_dispatch__(
-        self, func: OpOverload, types: object, args: tuple[Tree, ...] = (), kwargs: dict[str, Tree] | None = None
-    ) -> Tree:
-        kwargs = kwargs or {}
-        result = func(*args, **kwargs)
-        self.saw(Call(func, args, kwargs, result))
-        return result
-
-    @abstractmethod
-    def saw(self, call: Call) -> None:
-        """Called after each operation."""
-
-    @classmethod
-    def _should_skip_dynamo(cls) -> bool:
-        """Where torch asks, spares the import of its compiler, which takes seconds and is not needed here."""
-        return False
-
-
-class _Recorder(Observer):
-    """Notes every operation."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.calls: list[Call] = []
-
-    def saw(self, call: Call) -> None:
-        leaves = tree_leaves(call.result)
-        if torch.Tag.nondeterministic_seeded in call.function.tags:
-            raise CannotRecord(f"{call.function} draws random numbers")
-        if any(not isinstance(leaf, Tensor | None) for leaf in leaves):
-            raise CannotRecord(f"its operations depend on values ({call.function})")
-        if any(leaf is not None and leaf._is_zerotensor() for leaf in leaves):
-            raise CannotRecord("it uses derivatives in forward mode")  # of which torch would crash in the next step
-        self.calls.append(call)  # which keeps all tensors alive, and so their ids apart
+    calls, result = record(lambda: function(*arguments))
+    return Program(calls, leaves, result)
 
 
 class Program:
@@ -148,9 +88,9 @@ class Program:
         if self._tidy:
             varies = any(id(leaf) in self._names for leaf in tree_leaves((args, kwargs)))
             small = sum(leaf.numel() for leaf in tree_leaves(result) if leaf is not None) <= FOLDED
-            if small and (not varies or function in _OF_SHAPES_ALONE):
+            if small and (not varies or function in OF_SHAPES_ALONE):
                 return  # a constant, known by what it was, or a check that was passed
-            if id(first) in self._names and _is_a_copy(call):
+            if id(first) in self._names and is_a_copy(call):
                 self._names[id(result)] = self._names[id(first)]
                 return
         used: list[str] = []
@@ -216,21 +156,3 @@ class Program:
         names = ", ".join(f"a{i}" for i in range(arguments))
         lines = [*reversed(kept), f"return [{', '.join(results)}]"]
         return "\n    ".join([f"def program({names}):", *lines])
-
-
-_aten = torch.ops.aten
-_OF_SHAPES_ALONE = {_aten.ones_like.default, _aten.zeros_like.default, _aten.full_like.default}
-_VIEWS = {_aten.detach.default, _aten.alias.default, _aten.view.default, _aten.expand.default}
-_TIMES_ONE = {_aten.mul.Tensor, _aten.mul.Scalar, _aten.div.Tensor, _aten.div.Scalar, _aten.pow.Tensor_Scalar}
-
-
-def _is_a_copy(call: Call) -> bool:
-    """Whether it gives its first argument as it is: precision, shape, strides and numbers."""
-    if call.function not in _VIEWS and not (call.function in _TIMES_ONE and _is_one(call.args[1])):
-        return False
-    first, result = call.args[0], call.result
-    return (first.dtype, first.shape, first.stride()) == (result.dtype, result.shape, result.stride())
-
-
-def _is_one(number: object) -> bool:
-    return isinstance(number, int | float) and number == 1
