@@ -94,7 +94,7 @@ def test_a_resumed_run_draws_what_was_missing() -> None:
     store = MemoryStore()
     run = Run(other, store)
     with Interrupts() as interrupts:
-        assert run.go(60, lambda info, warming: None, interrupts)
+        assert run.go(60, lambda info, warming, number: None, interrupts)
     assert store.rows().shape[1] == 5
 
 
@@ -139,7 +139,7 @@ def test_a_resumed_run_keeps_the_work_that_is_not_yet_reported() -> None:
 def test_what_stops_the_chains_is_raised_after_the_draws_so_far() -> None:
     chains = Chains(gaussian(), ggmc.MALA(0.5), chains=2, warmup=0, seed=0)
 
-    def stop(info: Any, warming: bool) -> None:
+    def stop(info: Any, warming: bool, number: int) -> None:
         if chains.drawn == BLOCK + 3:
             raise RuntimeError("enough")
 

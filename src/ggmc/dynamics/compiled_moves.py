@@ -80,6 +80,17 @@ class CompiledMoves:
         program = None if stretch is None else self._program(path, stretch)
         return None if program is None or stretch is None else program.carry_out(path, stretch, observed=True)
 
+    def program_of(self, path: Motion, moves: Sequence[Move]) -> tuple[StretchProgram, Stretch] | None:
+        """The program for some moves, carried out once, and their numbers; None if there is none.
+
+        Args:
+            path: Where they begin.
+            moves: Between two drifts, or with one gradient at most.
+        """
+        stretch = self._repeated(path, moves, 1)
+        program = None if stretch is None else self._program(path, stretch)
+        return None if program is None or stretch is None else (program, stretch)
+
     def _repeated(self, path: Motion, moves: Sequence[Move], times: int) -> Stretch | None:
         """The moves as one stretch; None where they take more than one gradient each time."""
         if self._gradients(path, moves) > 1:

@@ -110,25 +110,25 @@ class StretchProgram:
     def __init__(
         self, gradient_field: GradientField, letters: Alphabet, path: Motion, stretch: Stretch, known: tuple[bool, bool]
     ):
-        self._field, self._letters, self._kind, self._known = gradient_field, letters, stretch.kind, known
+        self._field, self._letters, self._kind, self.known = gradient_field, letters, stretch.kind, known
         self._extra, self._mass = list(path.extra), path.parameters.mass
-        self._reads, self._noises = self._counted(path, stretch)
-        once = self._once(path)
-        self._first = len(once)
-        each = self._each(path.tape_ahead(self._reads), [path.momentum[None]] * self._noises, stretch)
+        self._reads, self.noises = self._counted(path, stretch)
+        once = self.once(path)
+        self.first = len(once)
+        each = self._each(path.tape_ahead(self._reads), [path.momentum[None]] * self.noises, stretch)
         inputs = [x.clone(memory_format=torch.contiguous_format) for x in [*once, *(x[0] for x in each)]]
         calls, motion = record(lambda: self._by_letters(inputs))
-        self._gives = motion.gradient is not None, motion.potential is not None
+        self.gives = motion.gradient is not None, motion.potential is not None
         results, own = _results(motion), 3 + len(self._extra)
         carried = {number: number for number in range(own)}
-        if self._known[0] and self._gives[0]:
+        if self.known[0] and self.gives[0]:
             carried[own] = own
-        if self._known[1] and self._gives[1]:
-            carried[own + self._known[0]] = own + self._gives[0]
-        self._repeats = len(carried) == own + sum(self._known)
+        if self.known[1] and self.gives[1]:
+            carried[own + self.known[0]] = own + self.gives[0]
+        self.repeats = len(carried) == own + sum(self.known)
         """Whether all that is known at the beginning is known at the end, so that it can go on from there."""
-        numbered = frozenset(range(self._first, len(inputs)))
-        self._compiled = Compiled(calls, inputs, results, carried, numbered)
+        numbered = frozenset(range(self.first, len(inputs)))
+        self.compiled = Compiled(calls, inputs, results, carried, numbered)
         self._calls = 0
         for number, distance in enumerate(DISTANCES):
             if not self._agrees(self._moved(inputs, distance, number)):
@@ -142,31 +142,37 @@ class StretchProgram:
             stretch: Of this kind.
             observed: Whether what the path was after each time is wanted; else it is told of the last alone.
         """
-        if stretch.times > 1 and not self._repeats:
+        if stretch.times > 1 and not self.repeats:
             return None
-        noises = [torch.stack([path.noise() for _ in range(stretch.times)]) for _ in range(self._noises)]
+        noises = [torch.stack([path.noise() for _ in range(stretch.times)]) for _ in range(self.noises)]
         each = self._each(path.next_of_tape(stretch.times * self._reads), noises, stretch)
-        once = self._once(path)
+        once = self.once(path)
+        self.check([*once, *(x[0] for x in each)])
+        try:
+            results = self.compiled(stretch.times, [*once, *each], set(range(len(self._extra) + 5)) if observed else ())
+        except LinAlgError:  # of one chain, which must not stop the others; with the same noise, so without bias
+            results = self._one_by_one(once, each, stretch.times, observed)
+        seen = Observed(results[0], results[2], results[-1] if self.gives[1] else None)
+        last = iter([result[-1] for result in results] if observed else results)
+        path.position, path.momentum, path.work = next(last), next(last), next(last)
+        path.extra = {name: next(last) for name in self._extra}
+        path.gradient, path.potential = (next(last) if given else None for given in self.gives)
+        return seen
+
+    def check(self, inputs: Sequence[Tensor]) -> None:
+        """Called at every call: now and then it compares the program with the letters again.
+
+        Args:
+            inputs: Of one time.
+        """
         self._calls += 1
-        if self._calls & (self._calls - 1) == 0 and not self._agrees([*once, *(x[0] for x in each)]):
+        if self._calls & (self._calls - 1) == 0 and not self._agrees(inputs):  # at powers of two
             raise NotExact(
                 "the density or guide no longer gives what it gave before for the same arguments: it reads something "
                 "that has changed since, or takes another path in a way that torch cannot see. It must be a function "
                 "of its arguments alone: after a change, make a new target",
                 Condition.POTENTIAL,
             )
-        try:
-            results = self._compiled(
-                stretch.times, [*once, *each], set(range(len(self._extra) + 5)) if observed else ()
-            )
-        except LinAlgError:  # of one chain, which must not stop the others; with the same noise, so without bias
-            results = self._one_by_one(once, each, stretch.times, observed)
-        seen = Observed(results[0], results[2], results[-1] if self._gives[1] else None)
-        last = iter([result[-1] for result in results] if observed else results)
-        path.position, path.momentum, path.work = next(last), next(last), next(last)
-        path.extra = {name: next(last) for name in self._extra}
-        path.gradient, path.potential = (next(last) if given else None for given in self._gives)
-        return seen
 
     def _one_by_one(self, once: Sequence[Tensor], each: Sequence[Tensor], times: int, observed: bool) -> list[Tensor]:
         """As the program, by the letters themselves."""
@@ -175,13 +181,18 @@ class StretchProgram:
         for number in range(times):
             motion = self._by_letters([*carried, *(x[number] for x in each)])
             results.append(_results(motion))
-            known = [x for x, wanted in zip((motion.gradient, motion.potential), self._known, strict=True) if wanted]
-            carried = [*results[-1][:own], *(x for x in known if x is not None), *once[own + sum(self._known) :]]
+            known = [x for x, wanted in zip((motion.gradient, motion.potential), self.known, strict=True) if wanted]
+            carried = [*results[-1][:own], *(x for x in known if x is not None), *once[own + sum(self.known) :]]
         return [torch.stack(each) for each in zip(*results, strict=True)] if observed else results[-1]
 
-    def _once(self, path: Motion) -> list[Tensor]:
-        known = [given for given, wanted in zip((path.gradient, path.potential), self._known, strict=True) if wanted]
+    def once(self, path: Motion) -> list[Tensor]:
+        """The inputs that all times share."""
+        known = [given for given, wanted in zip((path.gradient, path.potential), self.known, strict=True) if wanted]
         return [*_carried(path), *(given for given in known if given is not None), *_fixed(path.parameters)]
+
+    def fixed(self, parameters: Parameters) -> list[Tensor]:
+        """The last of the inputs that all times share: those that the parameters give."""
+        return _fixed(parameters)
 
     def _each(self, entries: Tensor | None, noises: Sequence[Tensor], stretch: Stretch) -> list[Tensor]:
         return [*([] if entries is None else [entries]), *noises, *stretch.tensors]
@@ -211,11 +222,11 @@ class StretchProgram:
         remaining = iter(inputs)
         position, momentum, work = next(remaining), next(remaining), next(remaining)
         extra = {name: next(remaining) for name in self._extra}
-        gradient, potential = (next(remaining) if known else None for known in self._known)
+        gradient, potential = (next(remaining) if known else None for known in self.known)
         step_size, friction, temperature = next(remaining), next(remaining), next(remaining)
         mass = _with_tensors(self._mass, [next(remaining) for _ in _tensors(self._mass)])
         tape = next(remaining)[None] if self._reads else None
-        noises = iter([next(remaining) for _ in range(self._noises)])
+        noises = iter([next(remaining) for _ in range(self.noises)])
         state = State(position, momentum, potential, gradient, extra=extra)
         motion = Motion(
             state, Parameters(step_size, friction, temperature, mass), self._field, tape, lambda: next(noises)
@@ -229,7 +240,7 @@ class StretchProgram:
         with as_written():
             motion = self._by_letters(inputs)
         expected = _results(motion)
-        found = self._compiled(1, [x if i < self._first else x[None] for i, x in enumerate(inputs)])
+        found = self.compiled(1, [x if i < self.first else x[None] for i, x in enumerate(inputs)])
         finite = torch.stack([x.isfinite().reshape(len(x), -1).all(1) for x in expected]).all(0)
         if not finite.any():
             return True

@@ -218,6 +218,22 @@ class Info(NamedTuple):
     statistics: Mapping[str, Tensor] = NOTHING
     """A kernel's own numbers by name, [chains, ...] each; they are stored in the trace."""
 
+    def of_one(self, number: int) -> Info:
+        """Of several trajectories, whose numbers have a first dimension, the info of one.
+
+        Args:
+            number: Which.
+        """
+        return Info(
+            self.log_accept[number],
+            self.accepted[number],
+            self.diverging[number],
+            self.energy_error[number],
+            self.work[number],
+            self.steps,
+            {name: statistic[number] for name, statistic in self.statistics.items()},
+        )
+
     def acceptance(self) -> Tensor:
         """min(1, α), [chains]."""
         return self.log_accept.clamp_max(0.0).exp()

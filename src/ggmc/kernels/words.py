@@ -170,9 +170,8 @@ class WordSampler(Sampler):
         tape = field.tape(plan.gradients, chains, generator)
         compare = Comparison(self.target, plan.kicks, program.explain, generator) if program.explain else None
 
-        start = self._refreshed(state, plan, parameters, noise)
         setup = Setup(steps, plan, factors, parameters, noise, log_uniform, tape, compare, generator)
-        after, info = self.trajectory(start, setup)
+        after, info = self.trajectory(self.refreshed(state, setup), setup)
         return after, self._with_statistics(info, after, parameters, compare)
 
     def trajectory(self, start: State, setup: Setup) -> tuple[State, Info]:
@@ -207,14 +206,19 @@ class WordSampler(Sampler):
         path.run(plan.moves, self.scheme.unit if factors is None else None, steps)
         return path.end(), path.work
 
-    def _refreshed(self, state: State, plan: Plan, parameters: Parameters, noise: Callable[[], Tensor]) -> State:
-        """The O's at the trajectory's ends, outside the test: a rejection flips the momentum that they left."""
+    def refreshed(self, state: State, setup: Setup) -> State:
+        """The O's at the trajectory's ends, outside the test: a rejection flips the momentum that they left.
+
+        Args:
+            state: Where the chains are.
+            setup: What was settled before.
+        """
         if self.program.fresh_momentum:
-            return state._replace(momentum=fresh_momentum(parameters, noise()))
-        if not plan.before:
+            return state._replace(momentum=fresh_momentum(setup.parameters, setup.noise()))
+        if not setup.plan.before:
             return state
-        path = Trajectory(state, parameters, self.field, None, noise, self.program.letters)
-        path.run(plan.before)
+        path = Trajectory(state, setup.parameters, self.field, None, setup.noise, self.program.letters)
+        path.run(setup.plan.before)
         return path.state
 
     def test(self, start: State, end: State, work: Tensor, setup: Setup) -> tuple[State, Info]:

@@ -24,6 +24,7 @@ from ggmc.programs.lowering import lower
 from ggmc.programs.record import Call
 
 FLAGS = ["-O2", "-march=native", "-fopenmp-simd", "-fno-math-errno", "-fno-trapping-math", "-shared", "-fPIC", "-w"]
+MOST_RESULTS = 256  # of a program that takes turns
 SECONDS = 120  # a compiler that takes longer is stopped
 
 
@@ -70,10 +71,11 @@ class Compiled:
     ):
         self._program = lower(calls, inputs, results)
         self._forms = [(tuple(x.shape), x.dtype) for x in inputs]
-        self._made = [(tuple(x.shape), x.dtype) for x in results]
+        self.made = [(tuple(x.shape), x.dtype) for x in results]
+        """Shapes and precisions of the results."""
         self._each = each
         self.source = source_of(self._program, len(inputs), carried)
-        self._run = _built(self.source.text)
+        self._run = built(self.source.text, "run", RUN)
         self._workspace = torch.zeros(self.source.workspace + 64, dtype=torch.uint8, device="cpu")
         self._start = -self._workspace.data_ptr() % 64
         constants = [self._program.buffers[number].constant for number in self.source.pointers[len(inputs) :]]
@@ -88,7 +90,7 @@ class Compiled:
         self._externs = [_Called(one, self._tensor) for one in self.source.externs]
         self._last: list[Tensor | None] = [None] * len(inputs)
         """What was given last, which is often given again."""
-        self._call_back = _CALLBACK(self._called)
+        self._call_back = CALLBACK(self._called)
         self._error: BaseException | None = None
 
     @torch.no_grad()
@@ -104,17 +106,56 @@ class Compiled:
             if tensor is not self._last[number] or number in self._each:
                 self._give(number, tensor, times)
         results: list[Tensor] = []
-        for number, (shape, dtype) in enumerate(self._made):
+        for number, (shape, dtype) in enumerate(self.made):
             result = torch.empty((times, *shape) if number in observed else shape, dtype=dtype, device="cpu")
             self._out[number] = result.data_ptr()
             self._out_steps[number] = result[0].numel() * result.element_size() if number in observed else 0
             results.append(result)
         place = self._workspace.data_ptr() + self._start
         if self._run(times, place, self._given, self._steps, self._out, self._out_steps, self._call_back):
-            error, self._error = self._error, None
-            assert error is not None
-            raise error
+            self.raise_error()
         return results
+
+    def raise_error(self) -> None:
+        """Raise what a call back raised, if one did."""
+        error, self._error = self._error, None
+        if error is not None:
+            raise error
+
+    def turn(
+        self,
+        times: Tensor | None,
+        inputs: Sequence[Tensor],
+        each: Collection[int],
+        results: Sequence[Tensor],
+        observed: Collection[int],
+    ) -> Turn:
+        """The program as one of several that take turns.
+
+        Args:
+            times: How often at each turn, [turns]; None for once.
+            inputs: As they were recorded; those of `each` with a first dimension, one for each time of all turns.
+            each: The numbers of the inputs that are given anew.
+            results: Where the results go; those of `observed` with a first dimension of turns.
+            observed: The numbers of the results that are wanted of every turn.
+        """
+        if len(results) > MOST_RESULTS:
+            raise CannotCompile(f"it has {len(results)} results")
+        inputs = [tensor.contiguous() for tensor in inputs]
+        self._keep = times, inputs, results  # as long as C has their addresses
+        given = (ctypes.c_void_p * len(self._given))(*self._given)
+        steps, out_steps = (ctypes.c_long * len(self._steps))(), (ctypes.c_long * len(self._out_steps))()
+        out = (ctypes.c_void_p * len(self._out))()
+        for number, tensor in enumerate(inputs):
+            given[number] = tensor.data_ptr()
+            steps[number] = tensor[0].numel() * tensor.element_size() if number in each else 0
+        for number, tensor in enumerate(results):
+            assert tensor.is_contiguous()
+            out[number] = tensor.data_ptr()
+            out_steps[number] = tensor[0].numel() * tensor.element_size() if number in observed else 0
+        function = ctypes.cast(self._run, _POINTER)  # pyright: ignore[reportArgumentType]
+        place, called = self._workspace.data_ptr() + self._start, None if times is None else times.data_ptr()
+        return Turn(function, place, given, steps, out, out_steps, self._call_back, called, len(inputs), len(results))
 
     def _give(self, number: int, tensor: Tensor, times: int) -> None:
         shape, dtype = self._forms[number]
@@ -144,6 +185,23 @@ class Compiled:
         return torch.as_strided(whole, place.shape, place.strides, place.offset)
 
 
+class Turn(ctypes.Structure):
+    """A program and its arguments, as `chained.py` has them in C."""
+
+    _fields_ = (
+        ("run", ctypes.c_void_p),
+        ("workspace", ctypes.c_void_p),
+        ("given", ctypes.POINTER(ctypes.c_void_p)),
+        ("step", ctypes.POINTER(ctypes.c_long)),
+        ("out", ctypes.POINTER(ctypes.c_void_p)),
+        ("out_step", ctypes.POINTER(ctypes.c_long)),
+        ("call", ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_int)),
+        ("times", ctypes.c_void_p),
+        ("inputs", ctypes.c_long),
+        ("outputs", ctypes.c_long),
+    )
+
+
 class _Called:
     """An operation of torch on tensors in the workspace."""
 
@@ -163,27 +221,31 @@ class _Called:
             into.copy_(found[number])
 
 
-_CALLBACK = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_int)
-_folder: tempfile.TemporaryDirectory[str] | None = None
+CALLBACK = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_int)
+_LONG, _POINTER, _POINTERS = ctypes.c_long, ctypes.c_void_p, ctypes.POINTER(ctypes.c_void_p)
+_LONGS = ctypes.POINTER(ctypes.c_long)
+RUN = [_LONG, _POINTER, _POINTERS, _LONGS, _POINTERS, _LONGS, CALLBACK]
+"""The arguments of a program: times, workspace, what is given, its steps, results, their steps, call back."""
 
 
-def _built(text: str) -> Callable[..., int]:
-    """The function `run` of a source, compiled in a folder that this process removes at its end."""
-    global _folder
-    if _folder is None:
-        _folder = tempfile.TemporaryDirectory(prefix="ggmc-")
-    path = Path(tempfile.mkdtemp(dir=_folder.name))
-    (path / "program.c").write_text(text)
-    command = [compiler(), *FLAGS, "-o", str(path / "program.so"), str(path / "program.c"), "-lm"]
-    try:
-        done = subprocess.run(command, capture_output=True, text=True, timeout=SECONDS, check=False)
-    except (OSError, subprocess.TimeoutExpired) as error:
-        raise CannotCompile(str(error)) from error
-    if done.returncode:
-        raise CannotCompile(f"{command[0]} failed: {done.stderr.strip()[:200]}")
-    run = ctypes.CDLL(str(path / "program.so")).run
-    pointer, numbers = ctypes.c_void_p, ctypes.POINTER(ctypes.c_long)
-    pointers = ctypes.POINTER(ctypes.c_void_p)
-    run.argtypes = [ctypes.c_long, pointer, pointers, numbers, pointers, numbers, _CALLBACK]
-    run.restype = ctypes.c_int
-    return run
+def built(text: str, name: str, arguments: list[type]) -> Callable[..., int]:
+    """A function of a source in C, which returns a whole number.
+
+    Args:
+        text: The source.
+        name: Of the function.
+        arguments: Their types, as ctypes has them.
+    """
+    with tempfile.TemporaryDirectory(prefix="ggmc-") as folder:
+        source, library = Path(folder) / "program.c", Path(folder) / "program.so"
+        source.write_text(text)
+        command = [compiler(), *FLAGS, "-o", str(library), str(source), "-lm"]
+        try:
+            done = subprocess.run(command, capture_output=True, text=True, timeout=SECONDS, check=False)
+        except (OSError, subprocess.TimeoutExpired) as error:
+            raise CannotCompile(str(error)) from error
+        if done.returncode:
+            raise CannotCompile(f"{command[0]} failed: {done.stderr.strip()[:200]}")
+        function = ctypes.CDLL(str(library))[name]
+    function.argtypes, function.restype = arguments, ctypes.c_int
+    return function

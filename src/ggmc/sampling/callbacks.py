@@ -86,12 +86,13 @@ class Progress:
         self._seen = 0
         self._sampling = False
 
-    def update(self, info: Info, warming: bool) -> None:
-        """Count one trajectory.
+    def update(self, info: Info, warming: bool, number: int = 1) -> None:
+        """Count some trajectories.
 
         Args:
-            info: What it did.
-            warming: Whether it belonged to warm-up.
+            info: What they did.
+            warming: Whether they belonged to warm-up.
+            number: How many they are.
         """
         if self._bar.disable:
             return
@@ -100,13 +101,13 @@ class Progress:
             self._bar.set_description("sampling")
         acceptance = mean_acceptance(info)
         if acceptance == acceptance:  # NaN where it was not computed
-            self._accepted += acceptance
-            self._seen += 1
+            self._accepted += number * acceptance
+            self._seen += number
         self._diverging += int(info.diverging.sum())
         self._bar.set_postfix_str(
             f"acceptance {self._accepted / max(1, self._seen):.2f}, {self._diverging} divergences", refresh=False
         )
-        self._bar.update()
+        self._bar.update(number)
 
     def __enter__(self) -> Progress:
         return self

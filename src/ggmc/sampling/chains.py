@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -11,6 +10,7 @@ from ggmc.dynamics.state import Info, State
 from ggmc.kernels import Kernel, Sampler, WordSampler, to_dict
 from ggmc.plain import PlainDict
 from ggmc.sampling.callbacks import Moment
+from ggmc.sampling.compiled_draws import CompiledDraws, Draws, compiled_draws
 from ggmc.sampling.compiling import Choice, is_worth_compiling
 from ggmc.sampling.stored_state import check_stored
 from ggmc.targets.base import Target
@@ -85,6 +85,8 @@ class Chains:
         if self.compiled:
             self.warmup.compile()
         self._sampler: Sampler | None = None
+        self._draws: CompiledDraws | None = None
+        self._last: Draws | None = None
         self._freeze_when_warm()
 
     @property
@@ -97,10 +99,40 @@ class Chains:
         if self._sampler is None:
             self.state, info = self.warmup.step(self.state, self.generator)
             self._freeze_when_warm()
-        else:
-            self.state, info = self._sampler.step(self.state, self._sampler.parameters, self.generator)
-            self.drawn += 1
+            return info
+        if self._draws is not None:
+            self._last = self.several(1)
+            return info_of(self._last, 0)
+        self.state, info = self._sampler.step(self.state, self._sampler.parameters, self.generator)
+        self.drawn += 1
         return info
+
+    def draw(self, info: Info) -> Draws:
+        """What is kept of the trajectory just made.
+
+        Args:
+            info: What it did.
+        """
+        if self._draws is not None and self._last is not None:
+            return self._last
+        stats = self._described(self.state, info)
+        return Draws(self.state.position[None], {name: stat[None] for name, stat in stats.items()})
+
+    @property
+    def several_at_once(self) -> bool:
+        """Whether draws are compiled, so that `several` makes many of them by one call."""
+        return self._draws is not None
+
+    def several(self, number: int) -> Draws:
+        """Some draws of every chain: the same ones, however they are put together.
+
+        Args:
+            number: How many.
+        """
+        assert self._draws is not None
+        self.state, draws = self._draws(self.state, number, self.generator)
+        self.drawn += number
+        return draws
 
     def moment(self, info: Info, warming: bool) -> Moment:
         """How things stand, for a callback.
@@ -143,6 +175,7 @@ class Chains:
             # The first report of the draws is about them alone.
             potential = self.target.potential(self.state.position)
             self.state = self.state._replace(potential=potential, untested_work=None)
+        self._draws = compiled_draws(self._sampler, self._described, self.state)
 
     def _step_size(self, info: Info) -> float:
         if "step_size" in info.statistics:
@@ -151,14 +184,10 @@ class Chains:
             self.warmup.current_step_size if self._sampler is None else self._sampler.parameters.step_size.mean().item()
         )
 
-    def draw(self, info: Info) -> Draw:
-        """What is kept of the trajectory just made.
-
-        Args:
-            info: What it did.
-        """
+    def _described(self, state: State, info: Info) -> dict[str, Tensor]:
+        """What is kept of a trajectory."""
         assert self._sampler is not None
-        state, layout, parameters = self.state, self.target.layout, self._sampler.parameters
+        layout, parameters = self.target.layout, self._sampler.parameters
         mass, unknown = parameters.mass, torch.full_like(info.log_accept, torch.nan)
         known_gradient = state.gradient if self._sampler.field.exact else None
         stats = {
@@ -176,20 +205,33 @@ class Chains:
         }
         if len(layout.shapes) > 1:  # one tensor is all there is
             stats["kinetic_temperatures"] = kinetic_temperatures(state.momentum, mass, layout)
-        return Draw(state.position, stats | dict(info.statistics))
+        return stats | dict(info.statistics)
 
 
-class Draw(NamedTuple):
-    """One draw of every chain."""
+def info_of(draws: Draws, number: int | slice) -> Info:
+    """What the trajectories of some draws did.
 
-    position: Tensor
-    """[chains, d]."""
-    stats: dict[str, Tensor]
-    """[chains, ...] each."""
+    Args:
+        draws: The draws.
+        number: Which of them: one, or several, whose numbers then have a first dimension.
+    """
+    stats = {name: stat[number] for name, stat in draws.stats.items()}
+    return Info(
+        stats["log_accept"],
+        stats["is_accepted"],
+        stats["diverging"],
+        stats["energy_error"],
+        stats["work"],
+        int(stats["n_steps"].flatten()[0]),
+        {name: stat for name, stat in stats.items() if name == "acceptance_rate"},
+    )
 
 
-def as_block(kept: list[Draw]) -> Block:
+def as_block(kept: list[Draws]) -> Block:
     """Consecutive draws as a block for a store."""
-    rows = torch.stack([draw.position for draw in kept], dim=1).cpu().numpy()
-    stats = {name: torch.stack([draw.stats[name] for draw in kept], 1).cpu().numpy() for name in kept[0].stats}
-    return Block(rows, stats)
+
+    def put(tensors: list[Tensor]) -> np.ndarray:
+        return torch.cat(tensors).transpose(0, 1).contiguous().cpu().numpy()
+
+    names = kept[0].stats
+    return Block(put([draws.position for draws in kept]), {n: put([draws.stats[n] for draws in kept]) for n in names})

@@ -11,7 +11,8 @@ from __future__ import annotations
 import logging
 import signal
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from datetime import UTC, datetime
 
 from ggmc.dynamics.state import Info
@@ -21,7 +22,8 @@ from ggmc.plain import PlainDict, Tree
 from ggmc.progress import wanted as bars_wanted
 from ggmc.sampling.across_ranks import Elsewhere, RunCheckpoints, joined
 from ggmc.sampling.callbacks import Callback, Progress
-from ggmc.sampling.chains import Chains, Draw, as_block
+from ggmc.sampling.chains import Chains, as_block, info_of
+from ggmc.sampling.compiled_draws import Draws
 from ggmc.sampling.interrupts import Interrupts
 from ggmc.sampling.ranks import ALONE, Ranks
 from ggmc.sampling.threads import use_threads
@@ -30,12 +32,33 @@ from ggmc.trace.store import Store
 from ggmc.trace.trace import Trace
 
 BLOCK = 50  # draws handed to the store at a time ...
+SHORT = 0.02  # seconds that the draws of one call may take
 LARGEST_BLOCK = 4 * 2**20  # ... or fewer, if they have so many bytes
 
 log = logging.getLogger("ggmc")
 
-AfterEach = Callable[[Info, bool], None]
-"""Called after every trajectory with its info, and whether it belonged to warm-up."""
+AfterEach = Callable[[Info, bool, int], None]
+"""Called after some trajectories with their info, whether they belonged to warm-up, and how many they are. The info of
+draws has a first dimension of as many."""
+
+
+class AtOnce:
+    """How many draws are made by one call: as many as take so little time that a signal need not wait.
+
+    Args:
+        most: At the most.
+    """
+
+    def __init__(self, most: int):
+        self.number, self._most = 1, most
+
+    @contextmanager
+    def timed(self) -> Iterator[None]:
+        """Around the call."""
+        begun = time.perf_counter()
+        yield
+        quick = time.perf_counter() - begun < SHORT
+        self.number = min(2 * self.number, self._most) if quick else max(1, self.number // 2)
 
 
 class Run:
@@ -62,34 +85,33 @@ class Run:
         self.chains, self.store, self.checkpoints, self.ranks = chains, store, checkpoints, ranks
         self._attributes = attributes or {"created_at": datetime.now(UTC).isoformat()}
         self._begun, self._seconds = time.perf_counter(), seconds
-        self._waiting: list[Draw] = []
+        self._waiting: list[Draws] = []
         self.kept = chains.drawn
         """Draws per chain that the store has."""
         self.stopped_by: signal.Signals | None = None
         """The signal that ended it."""
 
-    def go(self, draws: int, after_each: AfterEach, interrupts: Interrupts) -> bool:
+    def go(self, draws: int, after_each: AfterEach, interrupts: Interrupts, one_by_one: bool = False) -> bool:
         """Go on until there are `draws` draws, or until a signal asks to stop.
 
         Whatever ends it, the draws made so far are in the store.
 
         Args:
             draws: In all.
-            after_each: Called after every trajectory.
+            after_each: Called after every trajectory, or after several.
             interrupts: Notes signals.
+            one_by_one: Whether it is called after each of them.
 
         Returns:
             Whether all draws were made.
         """
-        chains = self.chains
+        chains, at_once = self.chains, AtOnce(1 if one_by_one else BLOCK)
         try:
             while chains.drawn < draws and self.stopped_by is None:
                 warming = chains.warming
-                with self.ranks.sharing():
-                    info = chains.advance()
-                if not warming:
-                    self._waiting.append(chains.draw(info))
-                after_each(info, warming)
+                with self.ranks.sharing(), at_once.timed():
+                    info, number = self._go_on(min(at_once.number, draws - chains.drawn))
+                after_each(info, warming, number)
                 with interrupts.held():
                     checkpoint_is_due = self._agreed(interrupts)
                     if self._block_is_full():
@@ -107,6 +129,17 @@ class Run:
             if self.checkpoints is not None:
                 self.checkpoint()
         return chains.drawn >= draws
+
+    def _go_on(self, most: int) -> tuple[Info, int]:
+        """One trajectory, or several draws where they are compiled: what they did, and how many they are."""
+        chains, warming = self.chains, self.chains.warming
+        if chains.several_at_once:
+            self._waiting.append(chains.several(most))
+            return info_of(self._waiting[-1], slice(None)), most
+        info = chains.advance()
+        if not warming:
+            self._waiting.append(chains.draw(info))
+        return info, 1
 
     def checkpoint(self) -> None:
         """Write all draws, then a checkpoint that agrees with them."""
@@ -160,8 +193,8 @@ class Run:
         return self._attributes | {"sampling_time": self.seconds} | self.chains.warmup.learnt.notes
 
     def _block_is_full(self) -> bool:
-        number = len(self._waiting)
-        return number >= BLOCK or (number > 0 and number * self._waiting[0].position.nbytes >= LARGEST_BLOCK)
+        number = sum(len(draws.position) for draws in self._waiting)
+        return number >= BLOCK or sum(draws.position.nbytes for draws in self._waiting) >= LARGEST_BLOCK
 
     def _keep_what_there_is(self, error: BaseException) -> None:
         """After a failure, which may be the store's own: the rest is kept if it can be."""
@@ -175,7 +208,7 @@ class Run:
     def _keep(self) -> None:
         if self._waiting:
             self.store.append(joined(as_block(self._waiting), self.ranks, everywhere=self.checkpoints is None))
-            self.kept += len(self._waiting)
+            self.kept += sum(len(draws.position) for draws in self._waiting)
             self._waiting = []
 
 
@@ -201,13 +234,13 @@ def carry_out(
     with Interrupts(run.checkpoints is not None, patient=ranks.several) as interrupts:
         with bars_wanted(False), use_threads(threads), Progress(total, progress, done) as bar:
 
-            def after_each(info: Info, warming: bool) -> None:
-                bar.update(info, warming)
+            def after_each(info: Info, warming: bool, number: int) -> None:
+                bar.update(info, warming, number)
                 if callback is not None and ranks.first:
-                    callback(chains.moment(info, warming))
+                    callback(chains.moment(info if info.work.dim() == 1 else info.of_one(0), warming))
 
             try:
-                complete = run.go(draws, after_each, interrupts)
+                complete = run.go(draws, after_each, interrupts, one_by_one=callback is not None)
             except KeyboardInterrupt:
                 if not run.kept:
                     raise
