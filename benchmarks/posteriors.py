@@ -359,3 +359,82 @@ def german_credit() -> Posterior:
     model.parameters = [f"w[{i}]" for i in range(X.shape[1])]
     model.mean, model.mean_error, model.sd = (np.array(answer[key]) for key in ("mean", "mean_se", "sd"))
     return model
+
+
+def ill_conditioned_gaussian(d: int = 50) -> Posterior:
+    """A Gaussian with standard deviations from 0.01 to 1, evenly spread in logarithms, and turned at random."""
+    generator = np.random.default_rng(0)
+    turned = np.linalg.qr(generator.normal(size=(d, d)))[0]
+    sd = np.logspace(-2, 0, d)
+    precision = turned @ np.diag(sd**-2.0) @ turned.T
+    covariance = turned @ np.diag(sd**2.0) @ turned.T
+
+    def log_prob(xp: Any, data: Values, p: Values) -> Any:
+        return -0.5 * (p["x"] * (data["precision"] @ p["x"])).sum()
+
+    model = Posterior("gaussian, 50 d", log_prob, {"precision": (precision + precision.T) / 2}, {"x": np.zeros(d)})
+    model.parameters = [f"x[{i}]" for i in range(d)]
+    model.mean, model.mean_error, model.sd = np.zeros(d), np.zeros(d), np.sqrt(np.diag(covariance))
+    return model
+
+
+def hidden_markov_model(length: int = 200, states: int = 3) -> Posterior:
+    """A chain of hidden states seen with normal noise: the forward algorithm, one step of it after another.
+
+    Means in order, from the lowest and the gaps above it; the probability to stay, one for each state.
+    """
+    generator = np.random.default_rng(0)
+    state, seen = 0, []
+    for _ in range(length):
+        state = state if generator.random() < 0.9 else int(generator.integers(states))
+        seen.append(2.0 * state + 0.6 * generator.normal())
+
+    def log_prob(xp: Any, data: Values, p: Values) -> Any:
+        means = xp.cumsum(xp.concatenate([p["first"][None], p["gaps"]]), 0)
+        stay, sd = p["stay"], p["sd"]
+        eye = data["eye"]
+        change = eye * stay[:, None] + (1 - eye) * ((1 - stay) / (states - 1))[:, None]
+        terms = -0.5 * ((data["y"][:, None] - means) / sd) ** 2 - xp.log(sd)
+        weights = xp.exp(terms - terms.max()) if xp.__name__ == "jax.numpy" else xp.exp(terms - terms.amax())
+        largest = terms.max() if xp.__name__ == "jax.numpy" else terms.amax()
+
+        def advance(forward: Any, weight: Any) -> Any:
+            after = (forward @ change) * weight
+            total = after.sum()
+            return after / total, xp.log(total)
+
+        total, forward = _fold(xp, advance, weights[0] / states, weights[1:])
+        prior = _prior(p["first"], 5.0) + _prior(p["gaps"], 5.0) + _prior(p["sd"], 2.0) + 8 * xp.log(stay).sum()
+        return prior + total + length * largest + xp.log(forward.sum())
+
+    data = {"y": np.array(seen), "eye": np.eye(states)}
+    start = {
+        "first": np.array(0.0),
+        "gaps": np.full(states - 1, 2.0),
+        "stay": np.full(states, 0.8),
+        "sd": np.array(1.0),
+    }
+    model = Posterior(
+        "hidden Markov model", log_prob, data, start, {"gaps": "positive", "stay": "unit", "sd": "positive"}
+    )
+    model.parameters = [
+        "first",
+        *(f"gaps[{i}]" for i in range(states - 1)),
+        *(f"stay[{i}]" for i in range(states)),
+        "sd",
+    ]
+    return model
+
+
+def _fold(xp: Any, function: Callable[[Any, Any], Any], x: Any, rows: Any) -> tuple[Any, Any]:
+    """x carried on by x, y = f(x, row), row by row: the sum of all y, and the last x."""
+    if xp.__name__ == "jax.numpy":
+        from jax import lax
+
+        last, each = lax.scan(function, x, rows)
+        return each.sum(), last
+    total = 0.0
+    for row in rows:
+        x, y = function(x, row)
+        total = total + y
+    return total, x

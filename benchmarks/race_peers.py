@@ -15,7 +15,9 @@ import numpy as np
 
 import ggmc
 from benchmarks.posteriors import Posterior
-from ggmc.sampling.callbacks import Moment
+from ggmc.sampling.chains import Chains, as_block
+from ggmc.sampling.sample import DEFAULT
+from ggmc.sampling.threads import threads_for, use_threads
 
 WARMUP, DRAWS = 1000, 1000
 
@@ -37,18 +39,22 @@ Sampler = Callable[[Posterior, int, int], Drawn]
 
 def ours(posterior: Posterior, chains: int, seed: int) -> Drawn:
     """`ggmc.sample(target)`."""
-    target, first_draw = posterior.to_torch(), []
-
-    def note(moment: Moment) -> None:
-        if not moment.warming and not first_draw:
-            first_draw.append(time.perf_counter())
-        last[0] = time.perf_counter()
-
-    last = [0.0]
+    target = posterior.to_torch()
     begun = time.perf_counter()
-    trace = ggmc.sample(target, None, DRAWS, WARMUP, chains, seed, progress=False, callback=note)
+    trace = ggmc.sample(target, None, DRAWS, WARMUP, chains, seed, progress=False)
     whole = time.perf_counter() - begun
-    return Drawn(posterior.reported(trace.draws), whole, (last[0] - first_draw[0]) * DRAWS / (DRAWS - 1))
+    again = Chains(target, DEFAULT, chains, WARMUP, seed, draws=DRAWS)
+    with use_threads(threads_for(again.warmup.field, again.state.position)):
+        while again.warming:
+            again.advance()
+        begun = time.perf_counter()
+        while again.drawn < DRAWS:
+            if again.several_at_once:
+                as_block([again.several(50)])
+            else:
+                as_block([again.draw(again.advance()) for _ in range(50)])
+        drawing = time.perf_counter() - begun
+    return Drawn(posterior.reported(trace.draws), whole, drawing)
 
 
 def numpyro_nuts(posterior: Posterior, chains: int, seed: int, dense: bool = False) -> Drawn:
@@ -134,13 +140,9 @@ def blackjax_mclmc(posterior: Posterior, chains: int, seed: int) -> Drawn:
 
     build = blackjax.adjusted_mclmc_dynamic.build_kernel(integration_steps_fn=steps)
 
-    def tuned(key: Any, state: Any, log_density: Any, step_size: Any, inverse_mass_matrix: Any, *rest: Any) -> Any:
-        options = {"integration_steps_params": rest[0]} if rest else {}
-        return build(key, state, log_density, step_size=step_size, inverse_mass_matrix=inverse_mass_matrix, **options)
-
     def warm(key: Any, position: Any) -> Any:
         state = blackjax.adjusted_mclmc_dynamic.init(position, log_density, key)
-        found = blackjax.adjusted_mclmc_find_L_and_step_size(tuned, log_density, WARMUP * 5, state, key, target=0.9)
+        found = blackjax.adjusted_mclmc_find_L_and_step_size(build, log_density, 5 * WARMUP, state, key, target=0.9)
         return found[0], (found[1].step_size, found[1].inverse_mass_matrix, found[1].L)
 
     def one_chain(key: Any, state: Any, parameters: Any) -> Any:

@@ -118,6 +118,7 @@ MOVES: dict[str, Callable[[Tensor], Any]] = {
     "sums": lambda x: (x.sum(), x.sum(0), x.sum((0, 2)), x.sum(-1, keepdim=True), x.sum((0, 1, 2))),
     "means": lambda x: (x.mean(), x.mean(1), x.mean((0, 2), keepdim=True)),
     "extremes": lambda x: (x.amax(0), x.amin((1, 2)), x.amax(-1, keepdim=True), x.max(), x.min()),
+    "all and any": lambda x: ((x > 0).all(-1), (x > 1).any(0), (x < 9).all(), (x > 0).any(1, keepdim=True)),
     "a sum in double precision": lambda x: x.float().sum(-1, dtype=F64),
     "cat and stack": lambda x: (torch.cat([x, 2 * x], 1), torch.stack([x, x + 1], 0), torch.cat([x[:, :1], x], -2)),
     "views": lambda x: (x[:, 1:3], x.transpose(0, 2)[1], x.reshape(2, -1)[:, ::2] + 1, x.diagonal(dim1=0, dim2=2)),

@@ -14,7 +14,7 @@ import ggmc
 from ggmc.dynamics import compiled_stretch
 from ggmc.errors import BadInput
 from ggmc.programs.compiled import Compiled
-from ggmc.sampling.compiling import is_worth_compiling
+from ggmc.sampling.compiling import work_of
 from ggmc.targets import traced
 from tests.support.logistic import examples, logistic
 
@@ -67,12 +67,20 @@ def test_short_runs_and_large_tensors_are_not_compiled(made: list[Any]) -> None:
     assert made == []
     large = ggmc.Density(lambda x: -(x**2).sum() / 2, torch.zeros(200_000, dtype=torch.float64))
     kernel = ggmc.HMC(0.1, 3)
-    sampler = kernel.sampler(large, kernel.guide.bind(large))
-    assert not is_worth_compiling(sampler, large.start.expand(4, -1), 10**6)
-    small = normal()
-    sampler = kernel.sampler(small, kernel.guide.bind(small))
-    assert is_worth_compiling(sampler, small.start.expand(4, -1), 100_000)
-    assert not is_worth_compiling(sampler, small.start.expand(4, -1), 10)
+    for target, trajectories, worth in ((large, 10**6, False), (normal(), 100_000, True), (normal(), 10, False)):
+        sampler = kernel.sampler(target, kernel.guide.bind(target))
+        work = work_of(sampler, target.start.expand(4, -1))
+        assert work is not None
+        assert work.is_worth_compiling(trajectories) == worth
+
+
+def test_trajectories_are_longer_where_a_draw_costs_more_than_its_gradients() -> None:
+    kernel = ggmc.HMC(0.1, 3)
+    small = work_of(kernel.sampler(normal(3), kernel.guide.bind(normal(3))), torch.zeros(4, 3, dtype=F64))
+    large = work_of(kernel.sampler(normal(9999), kernel.guide.bind(normal(9999))), torch.zeros(4, 9999, dtype=F64))
+    assert small is not None
+    assert large is not None
+    assert small.per_draw > 5 > 1 > large.per_draw
 
 
 def test_usual_runs_are_compiled_by_default(made: list[Any]) -> None:

@@ -207,17 +207,20 @@ def _power(exponent: float, dtype: torch.dtype) -> str:
 REDUCTIONS = {
     "sum": "sum", "sum.dim_IntList": "sum", "mean": "mean", "mean.dim": "mean",
     "amax": "max", "amin": "min", "max": "max", "min": "min",
+    "all": "min", "all.dim": "min", "all.dims": "min", "any": "max", "any.dim": "max", "any.dims": "max",
 }  # fmt: skip
 
 
 def _reduction(call: Call, kind: str, place_of: PlaceOf) -> Made:
     operand, result = call.args[0], call.result
-    if not (operand.is_floating_point() and result.is_floating_point()) or operand.numel() == 0:
+    logical = operand.dtype == result.dtype == torch.bool and kind in ("min", "max")
+    if (not logical and not (operand.is_floating_point() and result.is_floating_point())) or operand.numel() == 0:
         return None
-    given = call.args[1] if len(call.args) > 1 and call.function._schema.arguments[1].name == "dim" else None
-    dims = (
-        tuple(range(operand.dim())) if given is None or given == [] else tuple(d % max(1, operand.dim()) for d in given)
-    )
+    given: Tree = None
+    if len(call.args) > 1 and call.function._schema.arguments[1].name == "dim":
+        given = call.args[1]
+    given = [given] if isinstance(given, int) else given
+    dims = tuple(range(operand.dim())) if not given else tuple(d % max(1, operand.dim()) for d in given)
     if operand.dim() == 0:
         dims = ()
     place, source = place_of(result), place_of(operand)

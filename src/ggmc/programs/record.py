@@ -42,29 +42,38 @@ def record(function: Callable[[], Tree]) -> tuple[list[Call], Tree]:
         >>> [str(call.function) for call in calls]
         ['aten.exp.default', 'aten.mul.Tensor']
     """
-    recorder = _Recorder()
-    with as_written(), recorder:
-        result = function()
+    recorder, before = _Recorder(), _thread.recording
+    _thread.recording = True
+    try:
+        with as_written(), recorder:
+            result = function()
+    finally:
+        _thread.recording = before
     return recorder.calls, result
 
 
 @contextmanager
 def as_written() -> Iterator[None]:
     """Within this block functions are carried out as they were written, even where there is a record of them."""
-    before, _thread.recording = _thread.recording, True
+    before, _thread.as_written = _thread.as_written, True
     try:
         yield
     finally:
-        _thread.recording = before
+        _thread.as_written = before
 
 
 def is_recording() -> bool:
-    """Whether this thread is within `record` or `as_written`."""
+    """Whether this thread is within `record`."""
     return _thread.recording
 
 
+def is_as_written() -> bool:
+    """Whether this thread is within `as_written`, or within `record`."""
+    return _thread.as_written
+
+
 class _Thread(threading.local):
-    recording = False
+    recording = as_written = False
 
 
 _thread = _Thread()

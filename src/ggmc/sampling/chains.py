@@ -11,7 +11,7 @@ from ggmc.kernels import Kernel, Sampler, WordSampler, to_dict
 from ggmc.plain import PlainDict
 from ggmc.sampling.callbacks import Moment
 from ggmc.sampling.compiled_draws import CompiledDraws, Draws, compiled_draws
-from ggmc.sampling.compiling import Choice, is_worth_compiling
+from ggmc.sampling.compiling import Choice, is_there_a_compiler, work_of
 from ggmc.sampling.stored_state import check_stored
 from ggmc.targets.base import Target
 from ggmc.trace.diagnostics import configurational_temperature, kinetic_temperature, kinetic_temperatures
@@ -76,14 +76,13 @@ class Chains:
             self.generator.set_state(stored["generator"].cpu())
             self.drawn = stored["drawn"]
         self.kernel: Kernel = kernel
-        if stored is not None:
-            self.compiled = stored.get("compiled", False)
-        elif compile == "auto":
-            self.compiled = is_worth_compiling(self.warmup.sampler, self.state.position, warmup + draws)
-        else:
-            self.compiled = compile
+        self.compiled = stored.get("compiled", False) if stored is not None else compile is not False
+        work = work_of(self.warmup.sampler, self.state.position) if self.compiled else None
+        if stored is None and compile == "auto":
+            self.compiled = work is not None and work.is_worth_compiling(warmup + draws)
+        self.compiled = self.compiled and is_there_a_compiler()
         if self.compiled:
-            self.warmup.compile()
+            self.warmup.compile(0.0 if work is None else work.per_draw)
         self._sampler: Sampler | None = None
         self._draws: CompiledDraws | None = None
         self._last: Draws | None = None

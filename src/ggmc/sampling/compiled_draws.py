@@ -26,13 +26,13 @@ from ggmc.kernels.words import Setup
 from ggmc.programs.chained import take_turns
 from ggmc.programs.compiled import Compiled
 from ggmc.programs.loops import CannotCompile
-from ggmc.programs.record import CannotRecord, record
-from ggmc.targets.traced import half_the_digits
+from ggmc.programs.record import CannotRecord, as_written, record
 
 log = logging.getLogger("ggmc")
 
 Describe = Callable[[State, Info], dict[str, Tensor]]
 """What is kept of a draw, beside the position: [chains, ...] each, by name."""
+ALIKE = 1e-4  # what rounding may change of an acceptance probability
 STEPS = "n_steps"
 """Of these statistics, the one that is known before."""
 
@@ -179,7 +179,15 @@ class CompiledDraws:
         return Setup(steps, plan, None, sampler.parameters, lambda: next(noises), log_uniform, None, None, generator)
 
     def _one_by_one(self, state: State, random: _Randomness) -> tuple[State, Draws]:
-        """The same draws as single trajectories."""
+        """The same draws as single trajectories, by the functions as they were written."""
+        compiled, self._sampler.compiled = self._sampler.compiled, None
+        try:
+            with as_written():
+                return self._as_written(state, random)
+        finally:
+            self._sampler.compiled = compiled
+
+    def _as_written(self, state: State, random: _Randomness) -> tuple[State, Draws]:
         positions: list[Tensor] = []
         kept: list[dict[str, Tensor]] = []
         for steps, log_uniform, refreshing, moving in zip(*random, strict=True):
@@ -198,10 +206,7 @@ class CompiledDraws:
             return
         expected = self._one_by_one(state, first)[1]
         one, other = (draws.stats["log_accept"][0] for draws in (found, expected))
-        tolerance = half_the_digits(state.position)
-        finite = one.isfinite() & other.isfinite()
-        scale = 1 + _known(state.potential).abs()
-        if not ((one - other).abs() <= tolerance * scale)[finite].all():
+        if ((one.clamp_max(0.0).exp() - other.clamp_max(0.0).exp()).abs() > ALIKE).any():
             raise NotExact(
                 "compiled trajectories no longer give what single ones give: the density or guide reads something that "
                 "has changed since. It must be a function of its arguments alone: after a change, make a new target",

@@ -7,7 +7,8 @@ small and it is long enough: by a rule from the size of the work, not by timing,
 
 from __future__ import annotations
 
-from typing import Literal, get_args
+import logging
+from typing import Literal, NamedTuple, get_args
 
 import torch
 from torch import Tensor
@@ -15,7 +16,11 @@ from torch.utils._pytree import tree_leaves
 
 from ggmc.errors import BadInput
 from ggmc.kernels import Sampler, WordSampler
+from ggmc.programs.compiled import compiler
+from ggmc.programs.loops import CannotCompile
 from ggmc.programs.record import Call, Observer, as_written
+
+log = logging.getLogger("ggmc")
 
 Choice = Literal["auto"] | bool
 
@@ -23,6 +28,7 @@ Choice = Literal["auto"] | bool
 SAVED = 1.2e-6  # seconds for each operation of a gradient
 ONCE, EACH = 0.3, 1e-3  # seconds to compile a program, and for each of its operations
 GRADIENTS = 4  # in a trajectory, about
+PER_DRAW, PER_GRADIENT, PER_NUMBER = 2e-5, 5e-7, 2.5e-10  # seconds, of compiled draws
 SMALL = 2**16  # numbers in the result of an operation on average, beyond which torch's own operations are as quick
 
 
@@ -44,16 +50,38 @@ def check_choice(choice: object) -> None:
         raise BadInput(f'compile must be "auto", True or False, got {choice!r}')
 
 
-def is_worth_compiling(sampler: Sampler, position: Tensor, trajectories: int) -> bool:
-    """Whether a run takes less time when its trajectories are compiled.
+class Work(NamedTuple):
+    """The work of one gradient of all chains."""
+
+    operations: int
+    numbers: int
+    """In the results of all of them."""
+
+    @property
+    def per_draw(self) -> float:
+        """What a draw costs beside its gradients when all is compiled, as so many of them."""
+        return PER_DRAW / (PER_GRADIENT + PER_NUMBER * self.numbers)
+
+    def is_worth_compiling(self, trajectories: int) -> bool:
+        """Whether a run takes less time when its trajectories are compiled.
+
+        Args:
+            trajectories: Of warm-up and draws together.
+        """
+        if self.numbers > SMALL * self.operations:
+            return False
+        return trajectories * GRADIENTS * self.operations * SAVED > ONCE + EACH * self.operations
+
+
+def work_of(sampler: Sampler, position: Tensor) -> Work | None:
+    """What a gradient takes; None where its trajectories cannot be compiled.
 
     Args:
         sampler: Of the run.
         position: Rows [chains, d] to observe a gradient at.
-        trajectories: Of warm-up and draws together.
     """
     if not isinstance(sampler, WordSampler) or position.device.type != "cpu":
-        return False
+        return None
     sizes, field = _Sizes(), sampler.field
     tape = field.tape(1, len(position), torch.Generator(position.device).manual_seed(0))
     entry = None if tape is None else tape[0]
@@ -63,7 +91,15 @@ def is_worth_compiling(sampler: Sampler, position: Tensor, trajectories: int) ->
             with sizes:
                 field(position, entry)
     except Exception:  # whatever stops a gradient here will stop the run too, where it can be reported
+        return None
+    return Work(sizes.operations, sizes.numbers)
+
+
+def is_there_a_compiler() -> bool:
+    """Whether the machine has a C compiler; where it has none, a notice says so."""
+    try:
+        compiler()
+    except CannotCompile as reason:
+        log.warning("trajectories are not compiled, which is slower: %s", reason)
         return False
-    if sizes.numbers > SMALL * max(1, sizes.operations):
-        return False
-    return trajectories * GRADIENTS * sizes.operations * SAVED > ONCE + EACH * sizes.operations
+    return True

@@ -16,7 +16,7 @@ from torch.utils._pytree import tree_flatten, tree_leaves
 
 from ggmc.errors import Condition, NotExact
 from ggmc.plain import Tree
-from ggmc.programs.record import Function, is_recording
+from ggmc.programs.record import Function, is_as_written
 from ggmc.programs.replay import program_of
 
 log = logging.getLogger("ggmc")
@@ -73,7 +73,7 @@ class Traced:
             known.looks = LOOKS
 
     def __call__(self, *arguments: Tree) -> Tree:
-        if self._given_up or is_recording():  # by a record of more than this function
+        if self._given_up or is_as_written():
             return self._function(*arguments)
         known = self._known.setdefault(form_of(arguments), _Known())
         known.calls += 1

@@ -1,7 +1,7 @@
 """The step size: dual averaging of log h towards a wanted acceptance.
 
-After Nesterov (2009) and Hoffman and Gelman (2014), with the harmonic mean of acceptance over chains, so that one chain
-that is stuck pulls the step down for all.
+After Nesterov (2009) and Hoffman and Gelman (2014), with harmonic means of acceptance over few chains, so that one that
+is stuck pulls the step down for all.
 """
 
 from __future__ import annotations
@@ -61,13 +61,21 @@ class DualAveraging:
         return math.exp(self.log_average) if self.count else math.exp(self.log_step)
 
 
+TOGETHER = 4  # chains whose harmonic mean is taken
+
+
 def harmonic_mean(log_accept: Tensor) -> float:
-    """The harmonic mean over chains of min(1, α); a chain that cannot move counts as 1 in 1000."""
-    return 1.0 / (-log_accept).clamp(0.0, math.log(1000.0)).exp().mean().item()
+    """The harmonic mean of min(1, α) over four chains at a time, averaged; α counts as 1 in 1000 at the least.
+
+    Over all of many chains it would follow the rarest α alone, and settle at a step far shorter than wanted.
+    """
+    inverse = (-log_accept).clamp(0.0, math.log(1000.0)).exp()
+    groups = inverse.tensor_split(math.ceil(len(inverse) / TOGETHER))
+    return torch.stack([group.mean() for group in groups]).reciprocal().mean().item()
 
 
 def acceptance(log_accept: Tensor, field: GradientField) -> float:
-    """What the step size follows: the harmonic mean over chains, but the plain one where α is small by chance.
+    """What the step size follows: harmonic means over chains, but the plain one where α is small by chance.
 
     With a tape, a low α is mostly that trajectory's bad luck and says little about the chain: a harmonic mean would
     keep the step far shorter than the wanted acceptance asks for.

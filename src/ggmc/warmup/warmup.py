@@ -75,7 +75,7 @@ class Warmup:
             require_positive("temperature", kernel.temperature)
         self.kernel, self.target, self.iterations, self.anneal = kernel, target, iterations, anneal
         self.tuning = kernel.step_size is None
-        self._compiles = False
+        self._compiles, self._per_draw = False, 0.0
         self.ends = windows(iterations)
         self.guide: Guide = batch_size.first_guess(kernel.guide, target)
         self._take_field(self.guide.bind(target) if stored is None else self._stored_field(stored))
@@ -183,9 +183,13 @@ class Warmup:
             sampler.compiled = CompiledMoves(field, sampler.program.letters)
         return sampler
 
-    def compile(self) -> None:
-        """Have trajectories compiled from now on, those of samplers on other guides too."""
-        self._compiles = True
+    def compile(self, per_draw: float) -> None:
+        """Have trajectories compiled from now on, those of samplers on other guides too.
+
+        Args:
+            per_draw: What a draw costs beside its gradients, as so many of them: the length is chosen accordingly.
+        """
+        self._compiles, self._per_draw = True, per_draw
         self._take_field(self.field)
 
     def _steps(self, step_size: float, field: GradientField) -> tuple[int, int]:
@@ -231,7 +235,7 @@ class Warmup:
         refuse_if_nothing_moves(window, self.ends, self.iteration, dual.exploring)
         state, settled = self._without_stuck_chains(window, state)
         per_unit = self.unit * self.per_step
-        per_test = 0.0 if self.field.exact else batch_size.TEST * self.field.epoch / per_unit
+        per_test = self._per_draw if self.field.exact else batch_size.TEST * self.field.epoch / per_unit
         best = window.paths.best_steps(per_test)
         if best is not None:
             learnt.time = best * self.unit * dual.settled
