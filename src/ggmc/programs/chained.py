@@ -41,7 +41,8 @@ int take_turns(long n, long number, turn *turns) {
 
 
 @cache
-def _driver() -> Callable[..., int]:
+def prepare() -> Callable[..., int]:
+    """The function that lets programs take turns, compiled once."""
     return built(SOURCE, "take_turns", [ctypes.c_long, ctypes.c_long, ctypes.POINTER(Turn)])
 
 
@@ -70,6 +71,6 @@ def take_turns(number: int, programs: Sequence[Compiled], turns: Sequence[Turn])
         >>> seen[:, 0]
         tensor([ 3.,  9., 17.])
     """
-    if _driver()(number, len(turns), (Turn * len(turns))(*turns)):
+    if prepare()(number, len(turns), (Turn * len(turns))(*turns)):
         for program in programs:
             program.raise_error()

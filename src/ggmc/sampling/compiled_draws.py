@@ -23,7 +23,7 @@ from ggmc.dynamics.trajectory import Trajectory
 from ggmc.errors import Condition, NotExact
 from ggmc.kernels import WordSampler
 from ggmc.kernels.words import Setup
-from ggmc.programs.chained import take_turns
+from ggmc.programs.chained import prepare, take_turns
 from ggmc.programs.compiled import Compiled
 from ggmc.programs.loops import CannotCompile
 from ggmc.programs.record import CannotRecord, as_written, record
@@ -78,12 +78,15 @@ class CompiledDraws:
         if not self._step.repeats or self._step.gives != (True, True):
             raise CannotCompile("a step does not end with a gradient and a potential")
         self._refreshes = bool(sampler.scheme.plan(1).before)
+        if self._refreshes:
+            self._refreshment(state, sampler.parameters.steps[0])
         example = [*_of(state), *_of(state), torch.zeros_like(_known(state.potential)), _known(state.potential)]
         inputs = [x.clone(memory_format=torch.contiguous_format) for x in example]
         calls, (after, stats) = record(lambda: self._tested(inputs))
         self._names = [name for name in stats if name != STEPS]
         results = [*after, after[0], *(stats[name] for name in self._names)]
         self._test = Compiled(calls, inputs, results, {})
+        prepare()
         self._blocks = 0
 
     def __call__(self, state: State, number: int, generator: torch.Generator) -> tuple[State, Draws]:

@@ -25,9 +25,10 @@ log = logging.getLogger("ggmc")
 Choice = Literal["auto"] | bool
 
 # Measured on small posteriors with gcc and one thread, 2 to 64 chains.
-SAVED = 1.2e-6  # seconds for each operation of a gradient
-ONCE, EACH = 0.3, 1e-3  # seconds to compile a program, and for each of its operations
+SAVED = 1.2e-6  # seconds for each operation
 GRADIENTS = 4  # in a trajectory, about
+PER_STEP, PER_TRAJECTORY = 15, 150  # operations beside those of gradients
+ONCE, EACH = 0.4, 1e-3  # seconds to compile the programs of a run, and for each operation of its gradient
 PER_DRAW, PER_GRADIENT, PER_NUMBER = 2e-5, 5e-7, 2.5e-10  # seconds, of compiled draws
 SMALL = 2**16  # numbers in the result of an operation on average, beyond which torch's own operations are as quick
 
@@ -70,7 +71,8 @@ class Work(NamedTuple):
         """
         if self.numbers > SMALL * self.operations:
             return False
-        return trajectories * GRADIENTS * self.operations * SAVED > ONCE + EACH * self.operations
+        spared = GRADIENTS * (self.operations + PER_STEP) + PER_TRAJECTORY
+        return trajectories * spared * SAVED > ONCE + EACH * self.operations
 
 
 def work_of(sampler: Sampler, position: Tensor) -> Work | None:

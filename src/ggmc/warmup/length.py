@@ -2,9 +2,10 @@
 
 While warm-up runs, the positions along each path are kept. From them, for every number of steps n, comes the lag-one
 autocorrelation ρ(n) a chain would have had with trajectories of that length, rejections included: for each coordinate
-and for its square (a path that ends opposite to where it began decorrelates the one and not the other). A chain with
-lag-one autocorrelation ρ needs about (1+ρ)/(1−ρ) draws for one effective draw, each of n steps; the length to take
-is the one whose worst coordinate is cheapest. Lengths are drawn from a range around it, and ρ is averaged over that.
+and, half as important, for its square (a path that ends opposite to where it began decorrelates the one and not the
+other). A chain with lag-one autocorrelation ρ needs about (1+ρ)/(1−ρ) draws for one effective draw, each of n steps;
+the length to take is the one whose worst coordinate is cheapest. Lengths are drawn from a range around it, and ρ is
+averaged over that.
 """
 
 from __future__ import annotations
@@ -29,6 +30,8 @@ OBSERVED = 128  # coordinates kept; more cost memory and teach little
 MEMORY = 64 * 2**20  # bytes of paths kept, the latest
 SPREAD = 0.25  # lengths are drawn from n ± n/4
 LONGEST = 1024  # steps
+BEYOND, AT_THE_EDGE = 2.5, 8.0  # times the best length that the next paths go; where that was the longest seen
+SQUARES = 0.5  # what a draw of a square counts against one of a mean
 
 
 class Paths:
@@ -37,6 +40,8 @@ class Paths:
     def __init__(self, kept: Iterable[tuple[Tensor, Tensor]] = ()) -> None:
         self.kept = deque(kept)
         self._bytes = sum(positions.nbytes + acceptances.nbytes for positions, acceptances in self.kept)
+        self.longest = 1
+        """The largest number of steps that `best_steps` could compare."""
 
     @staticmethod
     def observed(position: Tensor) -> Tensor:
@@ -74,8 +79,13 @@ class Paths:
         change = (jump / (2 * count))[:, scale.isfinite().repeat(2)]
         if change.shape[1] == 0:
             return None
-        enough = int((count[:, 0] >= 0.1 * count[0, 0]).sum()) - 1
-        return min(range(1, max(2, int(enough / (1 + SPREAD)) + 1)), key=lambda n: _cost(change, n, per_test))
+        self.longest = max(1, int(self._seen(count) / (1 + SPREAD)))
+        return min(range(1, self.longest + 1), key=lambda n: _cost(change, n, per_test))
+
+    @staticmethod
+    def _seen(count: Tensor) -> int:
+        """The longest path that enough others are as long as."""
+        return int((count[:, 0] >= 0.1 * count[0, 0]).sum()) - 1
 
 
 def steps_around(length: float) -> tuple[int, int]:
@@ -105,7 +115,25 @@ def steps_of_time(
 def _cost(change: Tensor, steps: int, per_test: float) -> float:
     low, high = steps_around(steps)
     average = change[low : high + 1].mean(0).clamp(1e-12, 1.5)
-    return ((2 - average) / average).max().item() * ((low + high) / 2 + per_test)
+    draws = (2 - average) / average
+    means, squares = draws.chunk(2)
+    return max(means.max().item(), SQUARES * squares.max().item()) * ((low + high) / 2 + per_test)
+
+
+def next_reach(best: int, longest: int, reach: int, least: int, most: int, settled: bool) -> int:
+    """How far the paths of the next window go: beyond the best length, and shorter only by halves, so that a hasty
+    choice is seen again; much further where the longest that was seen was the best.
+
+    Args:
+        best: The best length, in units.
+        longest: The longest that could be compared.
+        reach: How far paths went.
+        least: As far as they go at the least.
+        most: As far as they go at the most.
+        settled: Whether the mass is known, so that long paths are no sign of a mass still to be found.
+    """
+    beyond = AT_THE_EDGE if settled and best >= 0.8 * longest else BEYOND
+    return min(max(least, most), max(least, round(beyond * best), reach // 2))
 
 
 def explore(

@@ -29,7 +29,7 @@ from ggmc.targets.base import DataTarget, Target
 from ggmc.warmup import batch_size, low_rank, stuck_chains
 from ggmc.warmup.defaults import advised_mass, annealed, check_tunable, steps_are_open, tuning_sampler, usual_acceptance
 from ggmc.warmup.learnt import Learnt
-from ggmc.warmup.length import LONGEST, explore, steps_of_time
+from ggmc.warmup.length import LONGEST, explore, next_reach, steps_of_time
 from ggmc.warmup.mass import kind_to_learn, longer, per_tensor
 from ggmc.warmup.step_size import DualAveraging, acceptance, first_step_size
 from ggmc.warmup.windows import Window, refuse_if_nothing_moves, windows
@@ -53,10 +53,10 @@ class Warmup:
         >>> from ggmc.warmup import Warmup
         >>> target = ggmc.Density(lambda x: -(x**2).sum() / 2, torch.zeros(3, dtype=torch.float64))
         >>> warmup = Warmup(ggmc.HMC(steps=4), target, iterations=200)
-        >>> generator = torch.Generator().manual_seed(0)
-        >>> state = warmup.init(warmup.starts(4, generator), generator)
+        >>> random = torch.Generator().manual_seed(0)
+        >>> state = warmup.init(warmup.starts(4, random), random)
         >>> for _ in range(200):
-        ...     state, info = warmup.step(state, generator)
+        ...     state, info = warmup.step(state, random)
         >>> 0.2 < warmup.tuned().step_size < 2.0
         True
     """
@@ -106,9 +106,8 @@ class Warmup:
     @property
     def current_step_size(self) -> float:
         """The one now in use; NaN before the first trajectory of a warm-up that tunes it."""
-        if self.kernel.step_size is not None:
-            return self.kernel.step_size
-        return math.nan if self.learnt.dual is None else self.learnt.dual.exploring
+        tuned = math.nan if self.learnt.dual is None else self.learnt.dual.exploring
+        return tuned if self.kernel.step_size is None else self.kernel.step_size
 
     def starts(self, chains: int, generator: torch.Generator) -> Tensor:
         """Where the chains begin, [chains, d]: where the guide advises, else where the target does."""
@@ -152,8 +151,8 @@ class Warmup:
             return self.kernel
         found: dict[str, object] = {"step_size": dual.settled, "mass": self.mass, "guide": self.guide}
         if self.tunes_length:
-            low, high = self._steps(dual.settled, self.field)
-            found["steps"] = low if low == high else (low, high)
+            ends = self._steps(dual.settled, self.field)
+            found["steps"] = ends[0] if ends[0] == ends[1] else ends
         return replace(self.kernel, **found)  # pyright: ignore[reportArgumentType]
 
     def state_dict(self) -> PlainDict:
@@ -187,7 +186,7 @@ class Warmup:
         """Have trajectories compiled from now on, those of samplers on other guides too.
 
         Args:
-            per_draw: What a draw costs beside its gradients, as so many of them: the length is chosen accordingly.
+            per_draw: What a draw costs beside its gradients, as so many of them: this decides on the length.
         """
         self._compiles, self._per_draw = True, per_draw
         self._take_field(self.field)
@@ -225,7 +224,7 @@ class Warmup:
 
     def _new_window(self, state: State, settled: Tensor | None = None) -> Window:
         adapting = self.iteration < self.ends[-1]
-        draws = len(state.position) * (self.ends[-1] - (self.ends[-2] if len(self.ends) > 1 else 0))
+        draws = len(state.position) * (self.ends[-1] - (0, *self.ends)[-2])
         kind = kind_to_learn(self.kernel.mass, self._mass_is_known, self.target.layout.size, draws)
         past, learnt_kind = low_rank.is_wanted(self.kernel.mass), kind if adapting else None
         return Window.opened(state, self.temperature, learnt_kind, adapting, settled, past)
@@ -239,10 +238,13 @@ class Warmup:
         best = window.paths.best_steps(per_test)
         if best is not None:
             learnt.time = best * self.unit * dual.settled
-            # Paths reach beyond the best length seen, and grow shorter only by halves: a hasty choice is seen again.
             least = math.ceil(FIRST_REACH / 2 / self.per_step) if self.unit == 1 else FIRST_SWEEPS
-            learnt.reach = min(max(least, LONGEST // per_unit), max(least, round(2.5 * best), learnt.reach // 2))
-        self._change_mass(self._found_mass(window, state))
+            ends = least, LONGEST // per_unit
+            learnt.reach = next_reach(best, window.paths.longest, learnt.reach, *ends, self._mass_is_known)
+        found = self._found_mass(window, state)
+        if found is not None:
+            learnt.time = None if learnt.time is None else learnt.time * longer(found, learnt.mass)
+            learnt.mass = found
         step_size = self._first_step_size(state, generator)
         if self.iteration == self.ends[-1] and isinstance(self.guide, BatchGuide) and self.kernel.guide != self.guide:
             state, step_size = self._choose_batch_size(self.guide, state, step_size, generator)
@@ -283,22 +285,15 @@ class Warmup:
             return self._parameters(h, (whole, whole) if in_sweeps else self._steps(h, field))
 
         search = batch_size.Search(guide, self.target, self._sampler_on, self.field, parameters_at, self.wanted)
-        state, self.guide, step_size, self.learnt.notes["batch_size"] = search.run(state, step_size, generator)
+        state, self.guide, found, self.learnt.notes["batch_size"] = search.run(state, step_size, generator)
         self._take_field(search.field)
-        return state, step_size
+        return state, found
 
     def _found_mass(self, window: Window, state: State) -> Mass | None:
         if isinstance(self.kernel.mass, str) and self.kernel.mass == "tensor":
             return per_tensor(self.target, state.position)
         found = None if window.moments is None else window.moments.mass(self.kernel.temperature, state.position)
         if low_rank.is_wanted(self.kernel.mass):
-            part = self.iteration / self.iterations
-            found, self.learnt.notes["mass"] = low_rank.found_mass(self.target, window, self.mass, found, part)
+            part, notes = self.iteration / self.iterations, self.learnt.notes
+            found, notes["mass"] = low_rank.found_mass(self.target, window, self.mass, found, part)
         return found
-
-    def _change_mass(self, found: Mass | None) -> None:
-        if found is None:
-            return
-        if self.learnt.time is not None:
-            self.learnt.time *= longer(found, self.learnt.mass)
-        self.learnt.mass = found
