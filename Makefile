@@ -32,7 +32,9 @@ format: .venv/.ready
 
 # Side by side with other libraries, in an environment of their own.
 bench: .venv-bench/.ready
-	$(BENCH)/python -m benchmarks.effective_draws
+	$(BENCH)/python -m benchmarks.race --chains 4 --docs
+	$(BENCH)/python -m benchmarks.race --chains 64 --docs
+	$(BENCH)/python -m benchmarks.race --slow --docs
 
 .venv/.ready: pyproject.toml constraints.txt
 	$(PYTHON) -m venv .venv

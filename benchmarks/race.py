@@ -4,7 +4,8 @@ Run with `make bench`, or `.venv-bench/bin/python -m benchmarks.race` (`--chains
 the posteriors, `--slow` are those whose gradients are long loops or linear algebra). All sides sample the same log
 densities with their own defaults: 1000 of warm-up, 1000 draws. The figure is the worst parameter's bulk effective draws
 (of its mean) over the seconds; of several repeats, each with a seed of its own, the median. A sampler whose R̂ is above
-1.05 has not arrived, and does not count. Saves JSON, a Markdown table and a figure in out/.
+1.05 has not arrived, and does not count. Saves JSON, a Markdown table and a figure in out/; `--docs` puts table and
+figure into docs/measurements.md too.
 """
 
 from __future__ import annotations
@@ -26,6 +27,7 @@ from benchmarks.posteriors import Posterior, german_credit, hidden_markov_model,
 from benchmarks.race_peers import FEWEST, MOST, PEERS, Sampler, ours
 
 OUT = Path("out")
+DOCS = Path(__file__).resolve().parents[1] / "docs"
 ARRIVED = 1.05
 QUICK = [
     "german_credit",
@@ -137,6 +139,7 @@ def main() -> None:
     parser.add_argument("--chains", type=int, default=4)
     parser.add_argument("--repeats", type=int, default=1)
     parser.add_argument("--slow", action="store_true", help="the posteriors with long loops, beside NumPyro's NUTS")
+    parser.add_argument("--docs", action="store_true", help="write the tables into docs/measurements.md")
     parser.add_argument("names", nargs="*", help="posteriors; by default ten small ones")
     options = parser.parse_args()
     logging.getLogger("ggmc").setLevel(logging.ERROR)
@@ -153,6 +156,19 @@ def main() -> None:
     (OUT / f"{stem}.md").write_text(text + "\n")
     figure = drawn(results, options.chains)
     figure.savefig(OUT / f"{stem}.png", dpi=120, bbox_inches="tight")
+    if options.docs:
+        figure.savefig(DOCS / "figures" / f"{stem}.png", dpi=100, bbox_inches="tight")
+        into_docs(stem, f"{text}\n\n![{options.chains} chains beside peers](figures/{stem}.png)")
+
+
+def into_docs(stem: str, text: str) -> None:
+    """Put a text between the two marks that name it in docs/measurements.md."""
+    path = DOCS / "measurements.md"
+    before, start, rest = path.read_text().partition(f"<!-- {stem} -->\n")
+    _, end, after = rest.partition(f"<!-- end of {stem} -->")
+    if not start or not end:
+        raise SystemExit(f"{path} has no place for {stem}: <!-- {stem} --> … <!-- end of {stem} -->")
+    path.write_text(f"{before}{start}\n{text}\n\n{end}{after}")
 
 
 if __name__ == "__main__":

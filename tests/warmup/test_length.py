@@ -11,7 +11,7 @@ import torch
 import ggmc
 from ggmc.kernels import WordSampler
 from ggmc.warmup import Warmup
-from ggmc.warmup.length import Paths, explore, steps_around
+from ggmc.warmup.length import Paths, _cost, explore, next_reach, steps_around
 from ggmc.warmup.step_size import DualAveraging
 from tests.support.gaussians import gaussian
 from tests.support.logistic import logistic
@@ -294,3 +294,20 @@ def test_a_window_settles_the_time_and_how_far_the_next_paths_reach(
     assert asked == [pytest.approx(per_test)]
     assert warmup.learnt.time == pytest.approx(best * unit * settled)
     assert warmup.learnt.reach == (1024 // unit if next_reach is None else next_reach)
+
+
+def test_paths_reach_further_where_the_longest_was_the_best() -> None:
+    assert next_reach(best=8, longest=8, reach=10, least=5, most=1024, settled=True) == 64
+    assert next_reach(best=8, longest=8, reach=10, least=5, most=1024, settled=False) == 20  # the mass may be to blame
+    assert next_reach(best=3, longest=8, reach=10, least=5, most=1024, settled=True) == 8
+    assert next_reach(best=1, longest=80, reach=100, least=5, most=1024, settled=True) == 50  # shorter by halves only
+    assert next_reach(best=900, longest=900, reach=1000, least=5, most=1024, settled=True) == 1024
+    assert next_reach(best=1, longest=4, reach=5, least=5, most=1024, settled=True) == 5
+
+
+def test_a_square_counts_less_than_a_mean() -> None:
+    """Lengths at which a path ends opposite to its start suit means, and leave squares behind: up to a point."""
+    change = torch.tensor([[0.0, 0.0], [0.3, 0.4], [1.2, 0.38], [1.2, 0.02]], dtype=torch.float64)
+    costs = [_cost(change, n, 0.0) for n in (1, 2, 3)]
+    assert min(range(3), key=costs.__getitem__) == 1
+    assert _cost(change, 1, 100.0) > 10 * _cost(change, 1, 0.0)  # what a test costs is paid for each draw

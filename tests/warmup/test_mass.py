@@ -166,11 +166,11 @@ def test_another_mass_lets_as_far_a_way_take_another_time() -> None:
     """With four times the mass in the median coordinate, positions move half as fast."""
     warmup = Warmup(ggmc.GGMC(), gaussian(3), 100)
     warmup.learnt.time = 2.0
-    warmup._change_mass(Diagonal(torch.tensor([1.0, 4.0, 100.0], dtype=F64)))
+    warmup.learnt.change_mass(Diagonal(torch.tensor([1.0, 4.0, 100.0], dtype=F64)))
     assert warmup.learnt.time == pytest.approx(4.0)
-    warmup._change_mass(Diagonal(torch.tensor([4.0, 4.0, 4.0], dtype=F64)))
+    warmup.learnt.change_mass(Diagonal(torch.tensor([4.0, 4.0, 4.0], dtype=F64)))
     assert warmup.learnt.time == pytest.approx(4.0)
-    warmup._change_mass(None)
+    warmup.learnt.change_mass(None)
     assert warmup.mass == Diagonal(torch.tensor([4.0, 4.0, 4.0], dtype=F64))
 
 

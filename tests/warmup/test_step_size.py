@@ -54,7 +54,9 @@ def test_the_step_size_hears_the_harmonic_mean(kernel: Any, monkeypatch: pytest.
 
 def test_target_accept_is_obeyed() -> None:
     means = [
-        ggmc.sample(normal(CORRELATED), draws=300, target_accept=wanted, progress=False).stats["acceptance_rate"].mean()
+        ggmc.sample(normal(CORRELATED), ggmc.HMC(steps=1), 300, target_accept=wanted, progress=False)
+        .stats["acceptance_rate"]
+        .mean()
         for wanted in (0.65, 0.97)
     ]
     assert means[0] < 0.9 < means[1]
@@ -92,6 +94,19 @@ def test_where_a_low_acceptance_is_chance_the_step_size_hears_the_plain_mean() -
     with_tape, without = (guide.bind(logistic()) for guide in (ggmc.Minibatch(10), ggmc.Exact()))
     assert acceptance(log_accept, with_tape) == pytest.approx(2.5 / 4)
     assert acceptance(log_accept, without) == pytest.approx(4 / (2 + 1 + 1000 + 1))
+
+
+def test_many_chains_settle_where_few_do() -> None:
+    """A harmonic mean over 64 chains followed the rarest α alone, and settled at an acceptance of 0.98."""
+    accepted = {
+        chains: ggmc.sample(gaussian(20), draws=200, warmup=300, chains=chains, progress=False)
+        .stats["acceptance_rate"]
+        .mean()
+        for chains in (4, 64)
+    }
+    assert abs(accepted[64] - accepted[4]) < 0.06
+    groups = torch.log(torch.tensor([0.5, 1.0, 0.5, 1.0, 1.0, 1.0, 1.0, 1.0], dtype=F64))
+    assert harmonic_mean(groups) == pytest.approx((2 / 3 + 1) / 2)
 
 
 @pytest.mark.parametrize(("limit", "first"), [(0.7, 0.8), (0.03, 0.025)])

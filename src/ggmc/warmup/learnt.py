@@ -8,6 +8,7 @@ from torch import Tensor
 
 from ggmc.dynamics.mass import Mass, restored_mass
 from ggmc.plain import PlainDict
+from ggmc.warmup.mass import longer
 from ggmc.warmup.step_size import DualAveraging
 from ggmc.warmup.windows import Window
 
@@ -37,6 +38,16 @@ class Learnt:
     window: Window | None = None
     notes: dict[str, str] = field(default_factory=dict)
     remarks: list[str] = field(default_factory=list)
+
+    def change_mass(self, found: Mass | None) -> None:
+        """Another mass, with which the same way takes another time.
+
+        Args:
+            found: The mass; None keeps the one before.
+        """
+        if found is not None:
+            self.time = None if self.time is None else self.time * longer(found, self.mass)
+            self.mass = found
 
     def state_dict(self) -> PlainDict:
         """A snapshot as plain tensors and numbers."""

@@ -2,10 +2,10 @@
 
 While warm-up runs, the positions along each path are kept. From them, for every number of steps n, comes the lag-one
 autocorrelation ρ(n) a chain would have had with trajectories of that length, rejections included: for each coordinate
-and, half as important, for its square (a path that ends opposite to where it began decorrelates the one and not the
-other). A chain with lag-one autocorrelation ρ needs about (1+ρ)/(1−ρ) draws for one effective draw, each of n steps;
-the length to take is the one whose worst coordinate is cheapest. Lengths are drawn from a range around it, and ρ is
-averaged over that.
+and, a little less important, for its square (a path that ends opposite to where it began decorrelates the one and not
+the other). A chain with lag-one autocorrelation ρ needs about (1+ρ)/(1−ρ) draws for one effective draw, each of n
+steps; the length to take is the one whose worst coordinate is cheapest. Lengths are drawn from a range around it, and
+ρ is averaged over that.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ MEMORY = 64 * 2**20  # bytes of paths kept, the latest
 SPREAD = 0.25  # lengths are drawn from n ± n/4
 LONGEST = 1024  # steps
 BEYOND, AT_THE_EDGE = 2.5, 8.0  # times the best length that the next paths go; where that was the longest seen
-SQUARES = 0.5  # what a draw of a square counts against one of a mean
+SQUARES = 0.7  # what a draw of a square counts against one of a mean
 
 
 class Paths:

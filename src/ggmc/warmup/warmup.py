@@ -30,7 +30,7 @@ from ggmc.warmup import batch_size, low_rank, stuck_chains
 from ggmc.warmup.defaults import advised_mass, annealed, check_tunable, steps_are_open, tuning_sampler, usual_acceptance
 from ggmc.warmup.learnt import Learnt
 from ggmc.warmup.length import LONGEST, explore, next_reach, steps_of_time
-from ggmc.warmup.mass import kind_to_learn, longer, per_tensor
+from ggmc.warmup.mass import kind_to_learn, per_tensor
 from ggmc.warmup.step_size import DualAveraging, acceptance, first_step_size
 from ggmc.warmup.windows import Window, refuse_if_nothing_moves, windows
 
@@ -241,10 +241,7 @@ class Warmup:
             least = math.ceil(FIRST_REACH / 2 / self.per_step) if self.unit == 1 else FIRST_SWEEPS
             ends = least, LONGEST // per_unit
             learnt.reach = next_reach(best, window.paths.longest, learnt.reach, *ends, self._mass_is_known)
-        found = self._found_mass(window, state)
-        if found is not None:
-            learnt.time = None if learnt.time is None else learnt.time * longer(found, learnt.mass)
-            learnt.mass = found
+        learnt.change_mass(self._found_mass(window, state))
         step_size = self._first_step_size(state, generator)
         if self.iteration == self.ends[-1] and isinstance(self.guide, BatchGuide) and self.kernel.guide != self.guide:
             state, step_size = self._choose_batch_size(self.guide, state, step_size, generator)
