@@ -307,7 +307,7 @@ def test_paths_reach_further_where_the_longest_was_the_best() -> None:
 
 def test_a_square_counts_less_than_a_mean() -> None:
     """Lengths at which a path ends opposite to its start suit means, and leave squares behind: up to a point."""
-    change = torch.tensor([[0.0, 0.0], [0.3, 0.4], [1.2, 0.38], [1.2, 0.02]], dtype=torch.float64)
+    change = torch.tensor([[0.0, 0.0], [0.25, 0.4], [1.2, 0.38], [1.2, 0.02]], dtype=torch.float64)
     costs = [_cost(change, n, 0.0) for n in (1, 2, 3)]
     assert min(range(3), key=costs.__getitem__) == 1
     assert _cost(change, 1, 100.0) > 10 * _cost(change, 1, 0.0)  # what a test costs is paid for each draw

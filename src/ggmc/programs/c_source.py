@@ -29,12 +29,14 @@ ALIGNED = 64  # bytes
 LOOPS_AT_ONCE = 40  # in one function
 
 PROLOGUE = """\
+#if defined(__linux__)
 #include <features.h>
+#endif
 #include <stddef.h>
 #include <string.h>
 #define INFINITY __builtin_inf()
 #define NAN __builtin_nan("")
-#if defined(__x86_64__) && defined(__GNUC__) && !defined(__clang__) && defined(__GLIBC_PREREQ) && !defined(__APPLE__)
+#if defined(__x86_64__) && defined(__GNUC__) && !defined(__clang__) && defined(__GLIBC_PREREQ)
 #if __GLIBC_PREREQ(2, 35)
 #define VECTOR __attribute__((simd("notinbranch")))
 #endif
