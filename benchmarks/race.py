@@ -114,7 +114,7 @@ def mean_ratio(results: dict[str, dict[str, Found]], rate: str) -> float:
 
 def drawn(results: dict[str, dict[str, Found]], chains: int) -> Any:
     """A figure: ours over each peer, everything counted and draws alone."""
-    figure, axes = plt.subplots(1, 2, figsize=(10, 0.45 * len(results) + 1.6), sharey=True)
+    figure, axes = plt.subplots(1, 2, figsize=(10, 0.45 * len(results) + 1.8), sharey=True, layout="constrained")
     names = list(results)
     sides = [side for side in dict.fromkeys(s for found in results.values() for s in found) if side != "ggmc"]
     titles = {"whole_rate": "everything counted", "drawing_rate": "draws alone"}
@@ -126,7 +126,7 @@ def drawn(results: dict[str, dict[str, Found]], chains: int) -> Any:
         axis.axvline(1, color="black", linewidth=0.8)
         axis.set(xscale="log", title=title, xlabel="effective draws per second: ggmc ÷ the other")
         axis.grid(axis="x", alpha=0.3)
-    axes[0].set_yticks(range(len(names)), [name.partition("-")[0] for name in names])
+    axes[0].set_yticks(range(len(names)), [name[:20] for name in names])
     axes[0].invert_yaxis()
     figure.legend(*axes[0].get_legend_handles_labels(), loc="outside lower center", ncols=4, fontsize=8)
     figure.suptitle(f"{chains} chains")
