@@ -296,6 +296,15 @@ def test_a_compiler_that_fails_or_takes_too_long(monkeypatch: pytest.MonkeyPatch
         compiled_of(lambda x: x + 1, numbers(3))
 
 
+def test_a_folder_from_which_nothing_may_be_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refused(path: str) -> Any:
+        raise OSError(f"{path}: failed to map segment from shared object")
+
+    monkeypatch.setattr(compiled.ctypes, "CDLL", refused)
+    with pytest.raises(CannotCompile, match="failed to map segment"):
+        compiled_of(lambda x: x + 1, numbers(3))
+
+
 def test_the_compiler_may_be_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CC", "gcc")
     assert compiled.compiler().endswith("gcc")

@@ -136,6 +136,21 @@ def test_a_density_that_changes_ends_the_run() -> None:
         run.several(3)
 
 
+def test_a_mass_that_changes_while_sampling_is_refused() -> None:
+    run = chains_of(tilted(), KERNELS["one length"])
+    run.several(3)
+    sampler = run._sampler
+    assert sampler is not None
+    sampler.parameters.mass.tensors()[0].mul_(2.0)
+    with pytest.raises(NotExact):
+        run.several(3)
+
+
+def test_long_trajectories_in_which_rounding_grows_are_no_change() -> None:
+    target = ggmc.Density(lambda x: -(x**4).sum() - 8 * (x[0] * x[1]) ** 2, torch.zeros(2, dtype=F64))
+    chains_of(target, ggmc.HMC(0.15, 1000)).several(3)
+
+
 def test_progress_is_counted_and_callbacks_see_each_trajectory() -> None:
     seen: list[int] = []
     target = tilted()

@@ -20,8 +20,6 @@ from ggmc.dynamics.compiled_stretch import Kind, Observed, Stretch, StretchProgr
 from ggmc.dynamics.letters import Alphabet, Motion
 from ggmc.dynamics.scheme import Move
 from ggmc.guides.base import GradientField
-from ggmc.programs.loops import CannotCompile
-from ggmc.programs.record import CannotRecord
 
 log = logging.getLogger("ggmc")
 
@@ -64,9 +62,8 @@ class CompiledMoves:
             moves: The moves.
             times: How often.
         """
-        stretch = self._repeated(path, moves, times)
-        program = None if stretch is None else self._program(path, stretch)
-        return program is not None and stretch is not None and program.carry_out(path, stretch) is not None
+        found = self.program_of(path, moves, times)
+        return found is not None and found[0].carry_out(path, found[1]) is not None
 
     def observe(self, path: Motion, moves: Sequence[Move], times: int) -> Observed | None:
         """As `repeat`, and what the path was after each time; None if that could not be done.
@@ -76,18 +73,18 @@ class CompiledMoves:
             moves: The moves.
             times: How often.
         """
-        stretch = self._repeated(path, moves, times)
-        program = None if stretch is None else self._program(path, stretch)
-        return None if program is None or stretch is None else program.carry_out(path, stretch, observed=True)
+        found = self.program_of(path, moves, times)
+        return None if found is None else found[0].carry_out(path, found[1], observed=True)
 
-    def program_of(self, path: Motion, moves: Sequence[Move]) -> tuple[StretchProgram, Stretch] | None:
-        """The program for some moves, carried out once, and their numbers; None if there is none.
+    def program_of(self, path: Motion, moves: Sequence[Move], times: int = 1) -> tuple[StretchProgram, Stretch] | None:
+        """The program for some moves, and their numbers; None if there is none.
 
         Args:
             path: Where they begin.
-            moves: Between two drifts, or with one gradient at most.
+            moves: With one gradient at most.
+            times: How often they are carried out.
         """
-        stretch = self._repeated(path, moves, 1)
+        stretch = self._repeated(path, moves, times)
         program = None if stretch is None else self._program(path, stretch)
         return None if program is None or stretch is None else (program, stretch)
 
@@ -122,7 +119,7 @@ class CompiledMoves:
                 self._programs[key] = StretchProgram(self.field, self._letters, path, stretch, known)
             except LinAlgError:  # the position's fault: at the next one it may do
                 return None
-            except (CannotCompile, CannotRecord) as reason:
+            except Exception as reason:  # whatever cannot be compiled is carried out as it is
                 log.warning("trajectories are not compiled, which is slower: %s", reason)
                 self.gave_up = True
                 return None

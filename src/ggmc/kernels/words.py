@@ -155,7 +155,7 @@ class WordSampler(Sampler):
         """One trajectory of every chain, and its test."""
         program, field = self.program, self.field
         if self.adjust:
-            self._check_unchanged(parameters)
+            self.check_unchanged(parameters)
         if program.over is not None:
             h, warmth = program.over.at(state.trajectories)
             parameters = parameters.change(
@@ -270,7 +270,12 @@ class WordSampler(Sampler):
     def _refreshes(self) -> bool:
         return self.program.fresh_momentum or (self.program.friction > 0 and self.scheme.noisy)
 
-    def _check_unchanged(self, parameters: Parameters) -> None:
+    def check_unchanged(self, parameters: Parameters) -> None:
+        """Refuse a mass or a field that has changed since sampling began.
+
+        Args:
+            parameters: The numbers of the motion.
+        """
         self._frozen.check()
         if parameters.mass is not self._mass:  # other numbers, given on purpose
             self._mass, self._frozen_mass = parameters.mass, Unchanged(parameters.mass.tensors)

