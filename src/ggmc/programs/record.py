@@ -109,6 +109,18 @@ class Observer(TorchDispatchMode, ABC):
         return False
 
 
+class Sizes(Observer):
+    """Counts operations and the numbers that they make."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.operations = self.numbers = 0
+
+    def saw(self, call: Call) -> None:
+        self.operations += 1
+        self.numbers += sum(leaf.numel() for leaf in tree_leaves(call.result) if isinstance(leaf, Tensor))
+
+
 class _Recorder(Observer):
     """Notes every operation."""
 

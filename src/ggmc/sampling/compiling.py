@@ -12,13 +12,12 @@ from typing import Literal, NamedTuple, get_args
 
 import torch
 from torch import Tensor
-from torch.utils._pytree import tree_leaves
 
 from ggmc.errors import BadInput
 from ggmc.kernels import Sampler, WordSampler
 from ggmc.programs.compiled import compiler
 from ggmc.programs.loops import CannotCompile
-from ggmc.programs.record import Call, Observer, as_written
+from ggmc.programs.record import Sizes, as_written
 
 log = logging.getLogger("ggmc")
 
@@ -31,18 +30,6 @@ PER_STEP, PER_TRAJECTORY = 15, 150  # operations beside those of gradients
 ONCE, EACH = 0.4, 1e-3  # seconds to compile the programs of a run, and for each operation of its gradient
 PER_DRAW, PER_GRADIENT, PER_NUMBER = 2e-5, 5e-7, 2.5e-10  # seconds, of compiled draws
 SMALL = 2**16  # numbers in the result of an operation on average, beyond which torch's own operations are as quick
-
-
-class _Sizes(Observer):
-    """Counts operations and the numbers that they make."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.operations = self.numbers = 0
-
-    def saw(self, call: Call) -> None:
-        self.operations += 1
-        self.numbers += sum(leaf.numel() for leaf in tree_leaves(call.result) if isinstance(leaf, Tensor))
 
 
 def check_choice(choice: object) -> None:
@@ -84,7 +71,7 @@ def work_of(sampler: Sampler, position: Tensor) -> Work | None:
     """
     if not isinstance(sampler, WordSampler) or position.device.type != "cpu":
         return None
-    sizes, field = _Sizes(), sampler.field
+    sizes, field = Sizes(), sampler.field
     tape = field.tape(1, len(position), torch.Generator(position.device).manual_seed(0))
     entry = None if tape is None else tape[0]
     try:

@@ -11,10 +11,10 @@ import torch
 from torch import Tensor
 from torch.distributions import Distribution
 from torch.linalg import LinAlgError  # pyright: ignore[reportAttributeAccessIssue]
-from torch.utils._pytree import tree_leaves, tree_map
+from torch.utils._pytree import tree_map
 
 from ggmc.plain import Tree
-from ggmc.programs.record import Call, Observer, is_recording
+from ggmc.programs.record import Sizes, is_recording
 from ggmc.targets.layout import Layout
 from ggmc.targets.traced import Traced, form_of
 
@@ -143,7 +143,7 @@ class OverChains:
             return True
         form = form_of((position, *rest))
         if form not in self._chosen:
-            sizes = _Sizes()
+            sizes = Sizes()
             with sizes, torch.no_grad():
                 self._one_by_one(
                     position[:1], *(_first(tree, chained) for tree, chained in zip(rest, self._chained, strict=True))
@@ -236,15 +236,3 @@ def _own(tree: Tree, chained: int | None, chain: int) -> Tree:
 def _first(tree: Tree, chained: int | None) -> Tree:
     """The same for the first chain alone."""
     return tree if chained is None else tree_map(lambda x: x[:1], tree)
-
-
-class _Sizes(Observer):
-    """Counts operations and the numbers that they make."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.numbers = self.operations = 0
-
-    def saw(self, call: Call) -> None:
-        self.operations += 1
-        self.numbers += sum(leaf.numel() for leaf in tree_leaves(call.result) if isinstance(leaf, Tensor))
